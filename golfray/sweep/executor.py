@@ -1,0 +1,68 @@
+"""The protocol between a study and whatever runs its attempts (Ray lanes, or the simulator)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+from golfray.sweep.outcome import Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One attempt to run: ``settings`` is the dictionary form of ``golfray.core.settings.RunSettings``."""
+
+    job_id: str
+    settings: dict[str, Any]
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """A lane has taken the job."""
+
+    job_id: str
+    lane: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """One point of a running attempt's curve: ``step`` plus metric names and values."""
+
+    job_id: str
+    step: int
+    metrics: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """The attempt is over; exactly one of these follows every submitted job."""
+
+    job_id: str
+    outcome: Outcome
+
+
+JobEvent = Started | Progress | Finished
+
+
+class Executor(Protocol):
+    """Runs jobs; the study drives. All methods are called from the study's thread only."""
+
+    @property
+    def slots(self) -> int:
+        """How many jobs can run at once."""
+
+    def describe(self) -> list[str]:
+        """Lines that say what ``slots`` is and how it follows from the machine."""
+
+    def submit(self, job: Job) -> None:
+        """Queue a job."""
+
+    def events(self, timeout: float) -> list[JobEvent]:
+        """Everything that happened since the last call, waiting at most ``timeout`` seconds for the first."""
+
+    def cancel(self, job_id: str, reason: str) -> None:
+        """Ask a job to end cooperatively; it finishes as ``cancelled`` (or as itself, if it was faster)."""
+
+    def close(self) -> None:
+        """End everything this executor started, within a bounded time."""

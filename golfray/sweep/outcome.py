@@ -1,0 +1,45 @@
+"""How an attempt at a trial ended: the only vocabulary in which results travel between floors."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+
+class Kind(enum.StrEnum):
+    """Every attempt ends as exactly one of these."""
+
+    SCORED = "scored"
+    INFEASIBLE = "infeasible"
+    DIVERGED = "diverged"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The end of one attempt, always with a reason and the seconds each phase took.
+
+    ``metrics`` uses the names of design.md (``bpb/roundtrip``, ``bytes/total``, ...). ``artifact`` is the path of the
+    compressed model relative to the attempt's folder, or None where none was written.
+    """
+
+    kind: Kind
+    reason: str
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    phases: dict[str, float] = dataclasses.field(default_factory=dict)
+    artifact: str | None = None
+    artifact_sha256: str | None = None
+    fidelity: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {**dataclasses.asdict(self), "kind": self.kind.value}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Outcome:
+        """Inverse of :meth:`to_dict`; raises ``ValueError`` on an unknown kind, ``TypeError`` on an unknown field."""
+        return cls(**{**values, "kind": Kind(values["kind"])})
