@@ -1,0 +1,45 @@
+# What a person types after `git clone`. Everything is installed into .venv, once, and again when pyproject.toml changes.
+SHELL  := /bin/bash
+PYTHON ?= python3.11
+BIN    := .venv/bin
+SPACE  := search_spaces/muon.yaml
+
+export RAY_USAGE_STATS_ENABLED := 0
+export MLFLOW_DISABLE_TELEMETRY := true
+
+.PHONY: tune test test-slow check bench
+
+# A study that exists is never written over: a second `make tune` gets the next free folder (muon-2, muon-3, ...).
+tune: .venv/installed-demo
+	@study=studies/$(basename $(notdir $(SPACE))); folder=$$study; n=2; \
+	while [ -e "$$folder" ]; do folder=$$study-$$n; n=$$((n + 1)); done; \
+	set -x; $(BIN)/golfray tune $(SPACE) --study-dir "$$folder"
+
+test: .venv/installed-dev
+	$(BIN)/pytest -m "not slow" --durations=20 --durations-min=0.5 $(PYTEST_ARGS)
+
+# pytest says 5 where no test was collected: said aloud here, and no failure.
+test-slow: .venv/installed-dev
+	@set -x; $(BIN)/pytest -m slow --durations=20 --durations-min=0.5 $(PYTEST_ARGS) || { status=$$?; \
+	{ set +x; } 2>/dev/null; [ $$status -eq 5 ] || exit $$status; \
+	echo "make test-slow: no test is marked slow, so nothing ran"; }
+
+check: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/step.py
+
+# Making the environment again over an old one is harmless, and mends one whose making was interrupted.
+.venv/installed-demo: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --editable ".[demo]"
+	@touch $@
+
+.venv/installed-dev: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --editable ".[dev]"
+	@touch .venv/installed-demo $@
