@@ -1,0 +1,183 @@
+"""The event log: append-only JSON lines, the only truth of a study.
+
+Every record is one line ``{"seq": int, "time": unix seconds, "event": type, ...}``; ``seq`` counts from 0 without gaps.
+The types, in the order in which a trial meets them:
+
+``study_started``, ``trial_asked``, ``attempt_submitted``, ``attempt_started``, ``progress``, ``attempt_ended``,
+``study_ended``. Their fields are written by :mod:`golfray.sweep.study` and read by :mod:`golfray.sweep.records`.
+
+Only one process writes. A record reaches the operating system before :meth:`EventLog.append` returns, so it outlives
+a killed writer; records that cost GPU minutes to get again also reach the disk (see ``DURABLE``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+LOG_NAME = "events.jsonl"
+
+# Losing one of these to a power cut loses a result; losing any other loses only a line of a curve or of a schedule.
+DURABLE = frozenset({"attempt_ended", "study_started", "study_ended"})
+
+_NON_FINITE = "$float"
+
+
+class EventLogError(Exception):
+    """The log cannot be read or written as a log; the message names the file and the line."""
+
+
+def encode_record(record: dict[str, Any]) -> str:
+    """One line of strict JSON, without the newline.
+
+    NaN and the infinities have no form in JSON; they are written as ``{"$float": "nan" | "inf" | "-inf"}``.
+    Raises ``TypeError`` where a value is none of dict, list, tuple, str, bool, int, float, None.
+    """
+    return json.dumps(_encode(record), allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def decode_record(line: str | bytes) -> dict[str, Any]:
+    """Inverse of :func:`encode_record` (tuples come back as lists). Raises ``ValueError`` on anything but an object."""
+    record = json.loads(line, object_hook=_decode_object)
+    if not isinstance(record, dict):
+        raise ValueError(f"expected a JSON object, got {type(record).__name__}")
+    return record
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a log, in order, while its writer may still be at work.
+
+    A torn last line is not yielded: it is either being written or lost. Raises ``EventLogError`` on a damaged line
+    before the last, or where ``seq`` has a gap.
+    """
+    lines, _torn = _split_lines(path.read_bytes())
+    yield from _parse_lines(path, lines)
+
+
+class EventLog:
+    """The one writer of a log. Opening an existing log continues it after cutting a torn last line.
+
+    ``torn`` is None, or the file that keeps what was cut. Raises ``EventLogError`` where another process writes the
+    log or where the log is damaged before its last line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn: Path | None = None
+        created = not path.exists()
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._lock()
+            self.records = self._recover()
+        except BaseException:
+            os.close(self._fd)
+            raise
+        if created:
+            _sync_folder(path.parent)
+        self._next_seq = len(self.records)
+
+    def append(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Write one record and return it as a reader will see it."""
+        record = {"seq": self._next_seq, "time": time.time(), "event": event, **fields}
+        line = encode_record(record)
+        data = line.encode() + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+        if event in DURABLE:
+            os.fsync(self._fd)
+        self._next_seq += 1
+        return decode_record(line)
+
+    def close(self) -> None:
+        """Flush to the disk and let another writer in. Closing twice is harmless."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EventLogError(f"{self.path}: another process is writing this log; wait for it or stop it") from None
+
+    def _recover(self) -> list[dict[str, Any]]:
+        content = self.path.read_bytes()
+        lines, torn = _split_lines(content)
+        records = list(_parse_lines(self.path, lines))
+        if torn:
+            self.torn = _free_name(self.path)
+            self.torn.write_bytes(torn)
+            os.ftruncate(self._fd, len(content) - len(torn))
+            os.fsync(self._fd)
+        return records
+
+
+def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines, and what is torn: a last line without its newline, or one that the disk kept only in part."""
+    *lines, tail = content.split(b"\n")
+    if tail or not lines:
+        return lines, tail
+    try:
+        decode_record(lines[-1])
+    except ValueError:
+        return lines[:-1], lines[-1] + b"\n"
+    return lines, b""
+
+
+def _parse_lines(path: Path, lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    for index, line in enumerate(lines):
+        try:
+            record = decode_record(line)
+        except ValueError as error:
+            raise EventLogError(f"{path}:{index + 1}: damaged record ({error}); restore the file from a copy") from None
+        if record.get("seq") != index:
+            raise EventLogError(
+                f"{path}:{index + 1}: expected seq {index}, got {record.get('seq')!r}: lines were lost or added by hand"
+            )
+        yield record
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (candidate := path.with_name(f"{path.name}.torn-{number}")).exists():
+        number += 1
+    return candidate
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file is only as durable as the entry of its folder."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_NON_FINITE: str(float(value))}
+    if isinstance(value, dict):
+        return {key: _encode(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode_object(value: dict[str, Any]) -> Any:
+    if value.keys() == {_NON_FINITE} and value[_NON_FINITE] in ("nan", "inf", "-inf"):
+        return float(value[_NON_FINITE])
+    return value

@@ -1,0 +1,176 @@
+"""What to try next: Optuna 5 behind the few questions a study asks. The only importer of optuna.
+
+The Optuna study lives in memory and holds only the trials that the sampler is told of, in the order in which they were
+asked. The event log is the truth; :meth:`StudySampler.restore` builds the same study again from its records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from golfray.sweep.knobs import Choice, FloatRange, IntRange, Parameter
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.records import StudyRecord
+
+BYTES_OVER_CAP = "bytes_over_cap"
+DIVERGED = "diverged"
+
+_CURVE_METRIC = "train/loss"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """An outcome in Optuna's terms. ``value`` is in bits per byte; a constraint is violated where it is above 0."""
+
+    state: TrialState
+    value: float | None = None
+    constraints: dict[str, float] = dataclasses.field(default_factory=dict)
+    curve: dict[int, float] = dataclasses.field(default_factory=dict)
+
+
+def verdict_on(
+    outcome: Outcome,
+    curve: Sequence[tuple[int, Mapping[str, float]]],
+    *,
+    cap_bytes: int,
+    uniform_bpb: float,
+) -> Verdict:
+    """What the sampler is told of an outcome (design.md, "What the sampler is told").
+
+    A diverged run wrote no model, so nothing is known about its bytes: it violates its own constraint instead, by as
+    much as a file of twice the cap would, since violations of all constraints are ranked on one scale. Raises
+    ``ValueError`` where a run that was scored has no finite score or size.
+    """
+    if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE):
+        value, total = outcome.metrics.get("bpb/roundtrip", math.nan), outcome.metrics.get("bytes/total", math.nan)
+        if not (math.isfinite(value) and math.isfinite(total)):
+            raise ValueError(
+                f"a {outcome.kind} outcome needs finite bpb/roundtrip and bytes/total, got {value}, {total}"
+            )
+        return Verdict(TrialState.COMPLETE, value, {BYTES_OVER_CAP: total - cap_bytes, DIVERGED: 0.0})
+    if outcome.kind is Kind.DIVERGED:
+        return Verdict(TrialState.COMPLETE, uniform_bpb, {DIVERGED: float(cap_bytes)})
+    if outcome.kind is Kind.STOPPED:
+        points = {step: metrics[_CURVE_METRIC] for step, metrics in curve if _CURVE_METRIC in metrics}
+        return Verdict(TrialState.PRUNED, curve={step: value for step, value in points.items() if math.isfinite(value)})
+    return Verdict(TrialState.FAIL)
+
+
+class StudySampler:
+    """Asks Optuna for points and tells it what they gave. Numbers are the study's trial numbers, not Optuna's.
+
+    ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
+    on n and on what was told before, never on how often or in which process the sampler was built.
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, Parameter], *, kind: str, seed: int, cap_bytes: int, uniform_bpb: float
+    ) -> None:
+        self._parameters = dict(parameters)
+        self._distributions = {name: _distribution(parameter) for name, parameter in parameters.items()}
+        self._kind = kind
+        self._seed = seed
+        self._cap_bytes = cap_bytes
+        self._uniform_bpb = uniform_bpb
+        self._running: dict[int, optuna.Trial] = {}
+        # create_study announces itself on the console at INFO; the study's own log says the same.
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            self._study = optuna.create_study(direction="minimize", sampler=self._sampler(0))
+        finally:
+            optuna.logging.set_verbosity(before)
+
+    def suggest(self, number: int) -> dict[str, Any]:
+        """A new point for trial ``number``, which counts as running until it is told or forgotten."""
+        return self._ask(number)
+
+    def place(self, number: int, params: Mapping[str, Any]) -> None:
+        """Announce that trial ``number`` runs at a point which the sampler did not choose.
+
+        Raises ``ValueError`` where a value is missing, unknown or outside its range.
+        """
+        if params.keys() != self._parameters.keys():
+            raise ValueError(f"params must name {sorted(self._parameters)}, got {sorted(params)}")
+        for name, value in params.items():
+            if not self._parameters[name].contains(value):
+                raise ValueError(f"{name}={value!r} is outside {self._parameters[name]}")
+        self._study.enqueue_trial(dict(params))
+        self._ask(number)
+
+    def tell(self, number: int, outcome: Outcome, curve: Sequence[tuple[int, Mapping[str, float]]]) -> None:
+        """Report how trial ``number`` ended. Raises ``KeyError`` where it is not running."""
+        verdict = verdict_on(outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb)
+        trial = self._running.pop(number)
+        for name, violation in verdict.constraints.items():
+            trial.set_constraint(name, violation)
+        for step, value in verdict.curve.items():
+            trial.report(value, step)
+        self._study.tell(trial, verdict.value, state=verdict.state)
+
+    def forget(self, number: int) -> None:
+        """Trial ``number`` will never run (its configuration was refused): no result, and not in flight either."""
+        self._study.tell(self._running.pop(number), state=TrialState.FAIL)
+
+    def restore(self, record: StudyRecord) -> None:
+        """Take in every told trial of a log, finished or running, in the order in which they were asked."""
+        for trial in record.trials:
+            if not trial.told:
+                continue
+            if trial.outcome is None:
+                self.place(trial.number, trial.params)
+            else:
+                verdict = verdict_on(
+                    trial.outcome, trial.curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb
+                )
+                self._study.add_trial(self._finished(trial.params, verdict))
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """Copies of Optuna's trials, in the order in which they were asked."""
+        return self._study.get_trials(deepcopy=True)
+
+    def _ask(self, number: int) -> dict[str, Any]:
+        self._study.sampler = self._sampler(number)
+        trial = self._study.ask(self._distributions)
+        self._running[number] = trial
+        return dict(trial.params)
+
+    def _finished(self, params: Mapping[str, Any], verdict: Verdict) -> FrozenTrial:
+        # Like tell() of a live study: a pruned trial takes its last point as value.
+        value = verdict.value
+        if verdict.state is TrialState.PRUNED and verdict.curve:
+            value = verdict.curve[max(verdict.curve)]
+        return optuna.trial.create_trial(
+            state=verdict.state,
+            value=value,
+            params=dict(params),
+            distributions=self._distributions,
+            intermediate_values=verdict.curve,
+            constraints=verdict.constraints,
+        )
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        # 32 bits: what both samplers' generators take as a seed.
+        seed = int(numpy.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+        if self._kind == "random":
+            return optuna.samplers.RandomSampler(seed=seed)
+        return optuna.samplers.TPESampler(multivariate=True, constant_liar=True, seed=seed)
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    match parameter:
+        case FloatRange(low, high, log, step):
+            return FloatDistribution(low, high, log=log, step=step)
+        case IntRange(low, high, log, step):
+            return IntDistribution(low, high, log=log, step=step)
+        case Choice(choices):
+            return CategoricalDistribution(choices)

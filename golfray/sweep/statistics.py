@@ -1,0 +1,114 @@
+"""What a difference between scores is worth: seed noise, and the luck of picking the best of many.
+
+All scores are in bits per byte, lower is better.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedNoise:
+    """Spread of one configuration over seeds at one fidelity.
+
+    ``sd`` is the sample standard deviation in bits per byte (divisor n - 1), None where fewer than two seeds were
+    scored; ``runs`` is n.
+    """
+
+    sd: float | None
+    runs: int
+
+    @property
+    def known(self) -> bool:
+        """Whether anything measured may be compared with it; equal scores on all seeds measure nothing."""
+        return self.sd is not None and self.sd > 0
+
+    def __str__(self) -> str:
+        if self.sd is None:
+            return "noise unknown"
+        return f"{self.sd:.4f} BPB (SD over {self.runs} seeds)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """The best feasible trial beside trial 0, and what chance alone would explain.
+
+    ``difference`` is best minus the mean of trial 0 over its ``noise.runs`` seeds (negative: better), None where trial
+    0 has no score. ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of
+    trials of which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies.
+    The last two need the noise and are None without it.
+    """
+
+    best: TrialRecord | None
+    reference_bpb: float | None
+    difference: float | None
+    noise: SeedNoise
+    in_noise_units: float | None
+    candidates: int
+    expected_luck: float | None
+
+
+def seed_noise(scores: Sequence[float]) -> SeedNoise:
+    """Noise from scores of one configuration on different seeds."""
+    return SeedNoise(statistics.stdev(scores) if len(scores) >= 2 else None, len(scores))
+
+
+def expected_best_of(k: int) -> float:
+    """Expectation of the largest of ``k`` independent standard normal values.
+
+    E[max] is the integral over x > 0 of 1 - F(x) - F(-x) with F = Phi^k (integration by parts), by Simpson's rule;
+    beyond x = 12 the integrand is below 1e-32 * k. Raises ``ValueError`` where ``k`` < 1.
+    """
+    if k < 1:
+        raise ValueError(f"k >= 1 must hold, got k={k}")
+    intervals, upper = 4096, 12.0
+
+    def integrand(x: float) -> float:
+        tail = 0.5 * math.erfc(x / math.sqrt(2))
+        # expm1 and log1p keep 1 - (1 - tail)^k exact where the tail is tiny.
+        return -math.expm1(k * math.log1p(-tail)) - tail**k
+
+    step = upper / intervals
+    weighted = (integrand(i * step) * (1 if i in (0, intervals) else 4 if i % 2 else 2) for i in range(intervals + 1))
+    return math.fsum(weighted) * step / 3
+
+
+def expected_luck(noise: SeedNoise, k: int) -> float | None:
+    """Bits per byte by which the best of ``k`` equal trials beats their mean; None where the noise is unknown."""
+    if noise.sd is None or k < 1:
+        return None
+    return noise.sd * expected_best_of(k)
+
+
+def reference_scores(record: StudyRecord) -> list[float]:
+    """Scores of trial 0 and its replicates at the study's fidelity, over-cap runs included, in order of trial number.
+
+    A run that does not fit is no candidate, but its spread over seeds is as good a measure of noise.
+    """
+    runs = [trial for trial in record.trials if trial.number == 0 or trial.replicate_of == 0]
+    return [trial.bpb for trial in runs if trial.bpb is not None and record.is_comparable(trial)]
+
+
+def claim(record: StudyRecord) -> Claim:
+    """What the study may say about its best trial. Uses :func:`golfray.sweep.records.best_feasible`."""
+    scores = reference_scores(record)
+    noise = seed_noise(scores)
+    reference = statistics.fmean(scores) if scores else None
+    best = best_feasible(record)
+    difference = None if best is None or best.bpb is None or reference is None else best.bpb - reference
+    candidates = len(record.candidates)
+    return Claim(
+        best=best,
+        reference_bpb=reference,
+        difference=difference,
+        noise=noise,
+        in_noise_units=difference / noise.sd if difference is not None and noise.known and noise.sd else None,
+        candidates=candidates,
+        expected_luck=expected_luck(noise, candidates),
+    )
