@@ -147,5 +147,7 @@ def settings_from_dict(values: dict) -> RunSettings:
             fields[field.name] = type(field.default)(**value) if isinstance(value, dict) else value
     unknown = set(values) - {field.name for field in dataclasses.fields(RunSettings)}
     if unknown:
-        raise TypeError(f"unknown settings {sorted(unknown)}; known: {[f.name for f in dataclasses.fields(RunSettings)]}")
+        raise TypeError(
+            f"unknown settings {sorted(unknown)}; known: {[f.name for f in dataclasses.fields(RunSettings)]}"
+        )
     return RunSettings(**fields)

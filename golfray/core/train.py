@@ -1,0 +1,45 @@
+"""Run one trial from the command line, alone or under torchrun: ``python -m golfray.core.train SETTINGS.json [FOLDER]``."""
+
+import json
+import os
+import pathlib
+import sys
+
+from golfray.core.gang import join_gang, leave_gang
+from golfray.core.settings import settings_from_dict
+from golfray.core.trial import run_trial
+
+
+def print_point(point: dict[str, float]) -> None:
+    """One line of the curve on standard output."""
+    print(
+        f"step {point['step']:.0f} loss {point['train/loss']:.4f} lr x{point['train/lr_multiplier']:.3f} "
+        f"{point['train/step_ms']:.2f} ms/step {point['train/tokens_per_s']:.0f} tokens/s {point['elapsed_s']:.1f} s",
+        flush=True,
+    )
+
+
+def run_from_text(settings_text: str, folder: str) -> int:
+    """Join the gang that the environment describes, run the trial the settings describe, print how it ended."""
+    settings = settings_from_dict(json.loads(settings_text))
+    gang = join_gang(settings.runtime.device)
+    try:
+        result = run_trial(settings, gang, pathlib.Path(folder), print_point)
+    finally:
+        leave_gang()
+    if gang.rank == 0:
+        print(json.dumps({"kind": result["kind"], "reason": result["reason"], **result["metrics"]}), flush=True)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point: a settings file, and the folder to write into (default: the current one). Returns the exit code."""
+    if not 1 <= len(arguments) <= 2:
+        print("usage: python -m golfray.core.train SETTINGS.json [FOLDER]", file=sys.stderr)
+        return 2
+    text = pathlib.Path(arguments[0]).read_text(encoding="utf-8")
+    return run_from_text(text, arguments[1] if len(arguments) == 2 else os.getcwd())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,210 @@
+"""One trial from settings to score: train, checkpoint, export, reload what was written, score that."""
+
+import io
+import json
+import math
+import pathlib
+import time
+
+import torch
+
+from golfray.core.artifact import pack_artifact, sha256_hex, unpack_artifact, write_atomically
+from golfray.core.byte_table import load_byte_table
+from golfray.core.clock import Clock
+from golfray.core.gang import Gang
+from golfray.core.loop import Report, Trainer, Training
+from golfray.core.model import GPT, build_model
+from golfray.core.muon import orthogonalize
+from golfray.core.optimizers import Optimizers
+from golfray.core.quantize import dequantize_state, quantize_state
+from golfray.core.runtime import choose_runtime, count_graphs, prepare_device
+from golfray.core.score import score_model
+from golfray.core.settings import RunSettings, settings_to_json
+from golfray.core.shards import TokenStream, list_shards, load_validation_tokens
+
+ARTIFACT_NAME = "final_model.int8.ptz"
+CHECKPOINT_NAME = "checkpoint.pt"
+
+
+class Phases:
+    """Seconds of each phase, in the order in which they ran."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.mark = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        """Book everything since the last call under ``name``."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.mark
+        self.mark = now
+
+
+def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
+    """The artifact's bytes for a saved state dict. Raises ``ValueError`` on weights that are not finite."""
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    container, _ = quantize_state(state, settings.export)
+    return pack_artifact(container, settings.export.zlib_level)
+
+
+def load_artifact(model: GPT, content: bytes) -> None:
+    """Put an artifact's weights into a model. Raises ``ValueError`` where names or shapes are not the model's."""
+    own = model.state_dict()
+    bound = 2**20 + sum(8 * tensor.numel() + 4096 for tensor in own.values())
+    state = dequantize_state(unpack_artifact(content, bound))
+    wrong = [
+        f"{name}: {tuple(state[name].shape) if name in state else 'missing'}, model has "
+        f"{tuple(own[name].shape) if name in own else 'no such parameter'}"
+        for name in {**own, **state}
+        if name not in own or name not in state or own[name].shape != state[name].shape
+    ]
+    if wrong:
+        raise ValueError(f"artifact does not fit the model: {'; '.join(wrong[:5])} ({len(wrong)} in all)")
+    model.load_state_dict(state)
+
+
+def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: Report | None = None) -> dict:
+    """Run one trial on every rank of a gang and return, on every rank, how it ended.
+
+    Rank 0 writes settings.json, checkpoint.pt, final_model.int8.ptz, clock.json, curve.jsonl and result.json into
+    ``folder``. ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is
+    a reason to stop. The result is {"kind": "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics",
+    "phases" (seconds), "artifact", "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
+    """
+    folder, leads, phases = pathlib.Path(folder), gang.rank == 0, Phases()
+    if leads:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "settings.json", settings_to_json(settings).encode())
+    data_folder = pathlib.Path(settings.data.folder)
+    stream = TokenStream(list_shards(data_folder, "train"))
+    validation = load_validation_tokens(list_shards(data_folder, "val"), settings.batch.seq_len)
+    table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
+    phases.end("data")
+
+    prepare_device(gang)
+    runtime = choose_runtime(settings, gang)
+    if leads:
+        print(f"golfray: {runtime.description}, {gang.world_size} rank(s)", flush=True)
+    torch.manual_seed(settings.runtime.seed)
+    model = build_model(settings.model, runtime.dtype, gang.device)
+    on_cuda = gang.device.type == "cuda"
+    loss_of = torch.compile(model, dynamic=False, fullgraph=True) if runtime.compiled else model
+    compile_muon = runtime.compiled and on_cuda
+    newton_schulz = torch.compile(orthogonalize, dynamic=False, fullgraph=True) if compile_muon else orthogonalize
+    optimizers = Optimizers(model, settings, gang, newton_schulz)
+    trainer = Trainer(model, loss_of, optimizers, stream, settings, gang)
+    trainer.warm_up(max(settings.schedule.warmup_steps, int(runtime.compiled)))
+    phases.end("compile_warmup")
+
+    graphs_before = count_graphs() if runtime.compiled else 0
+    clock = Clock(gang)
+    training = trainer.run(clock, report)
+    phases.end("train")
+    finite = all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+    if training.diverged is None and not finite:
+        training.diverged = f"weights are not finite after step {training.steps}"
+    metrics = training_metrics(training, settings, stream)
+    metrics["train/recompiles"] = float(count_graphs() - graphs_before) if runtime.compiled else 0.0
+    if leads:
+        write_atomically(folder / "clock.json", json.dumps({"readings_s": clock.readings}).encode())
+        lines = "".join(json.dumps(finite_or_text(point)) + "\n" for point in training.curve)
+        write_atomically(folder / "curve.jsonl", lines.encode())
+
+    kind, reason, artifact, digest = "scored", "", None, None
+    evaluate = loss_of if on_cuda else model
+    if training.diverged is not None:
+        kind, reason = "diverged", training.diverged
+    elif training.stopped:
+        kind, reason = "stopped", training.stop_reason or ""
+    else:
+        if leads:
+            buffer = io.BytesIO()
+            torch.save(model.state_dict(), buffer)
+            write_atomically(folder / CHECKPOINT_NAME, buffer.getvalue())
+        before = score_model(evaluate, validation, table, settings.batch, gang)
+        metrics |= {"bpb/prequant": before.bits_per_byte, "val_loss/prequant": before.loss}
+        phases.end("validate")
+        content = b""
+        if leads:
+            write_atomically(folder / ARTIFACT_NAME, export_checkpoint(folder / CHECKPOINT_NAME, settings))
+            content = (folder / ARTIFACT_NAME).read_bytes()
+        content = gang.broadcast_bytes(content)
+        phases.end("export")
+        load_artifact(model, content)
+        after = score_model(evaluate, validation, table, settings.batch, gang)
+        phases.end("score")
+        metrics |= {"bpb/roundtrip": after.bits_per_byte, "val_loss/roundtrip": after.loss}
+        metrics |= artifact_metrics(len(content), settings)
+        artifact, digest = ARTIFACT_NAME, sha256_hex(content)
+        kind, reason = judge(after.bits_per_byte, metrics["bytes/margin"], settings.cap_bytes)
+    result = {
+        "kind": kind,
+        "reason": reason,
+        "metrics": metrics,
+        "phases": phases.seconds,
+        "artifact": artifact,
+        "artifact_sha256": digest,
+        "fidelity": fidelity(settings, gang, runtime.dtype, runtime.compiled),
+    }
+    result = json.loads(gang.broadcast_bytes(json.dumps(result).encode()))
+    if leads:
+        write_atomically(folder / "result.json", json.dumps(finite_or_text(result), indent=1).encode())
+    return result
+
+
+def judge(bits_per_byte: float, margin: float, cap_bytes: int) -> tuple[str, str]:
+    """Kind and reason of a finished trial: a score counts only if it is finite and the artifact fits under the cap."""
+    if not math.isfinite(bits_per_byte):
+        return "diverged", f"bpb/roundtrip is {bits_per_byte}"
+    if margin < 0:
+        return "infeasible", f"bytes/total is {-margin:.0f} over the cap of {cap_bytes}"
+    return "scored", f"fits under the cap of {cap_bytes} with {margin:.0f} bytes to spare"
+
+
+def training_metrics(training: Training, settings: RunSettings, stream: TokenStream) -> dict[str, float]:
+    """What the training phase is remembered by."""
+    tokens = training.steps * settings.batch.tokens
+    return {
+        "train/loss": training.loss,
+        "train/steps": float(training.steps),
+        "train/tokens": float(tokens),
+        "train/seconds": training.seconds,
+        "train/step_ms": 1000.0 * training.seconds / max(training.steps, 1),
+        "train/tokens_per_s": tokens / max(training.seconds, 1e-9),
+        "train/data_passes": tokens / stream.total_tokens,
+    }
+
+
+def artifact_metrics(bytes_model: int, settings: RunSettings) -> dict[str, float]:
+    """Sizes in bytes; margin is what is left under the cap, negative when over."""
+    total = settings.bytes_code + bytes_model
+    return {
+        "bytes/code": float(settings.bytes_code),
+        "bytes/model": float(bytes_model),
+        "bytes/total": float(total),
+        "bytes/margin": float(settings.cap_bytes - total),
+    }
+
+
+def fidelity(settings: RunSettings, gang: Gang, dtype: torch.dtype, compiled: bool) -> dict:
+    """What must be equal for two scores to be comparable, as far as the machine decides it."""
+    device = torch.cuda.get_device_name(gang.device) if gang.device.type == "cuda" else "cpu"
+    return {
+        "device": device,
+        "dtype": str(dtype).removeprefix("torch."),
+        "compiled": compiled,
+        "workers": gang.world_size,
+        "threads": torch.get_num_threads(),
+        "stop": "wallclock" if settings.stop.seconds is not None else "steps",
+    }
+
+
+def finite_or_text(value: object) -> object:
+    """A copy in which floats that strict JSON cannot hold are the texts "nan", "inf" and "-inf"."""
+    if isinstance(value, dict):
+        return {key: finite_or_text(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [finite_or_text(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
