@@ -1,0 +1,223 @@
+"""YAML 1.2 as plain data that remembers where every value stood.
+
+Only mappings with text keys, sequences, text, numbers, booleans and null are read. Tags that build other objects,
+aliases and merge keys are refused: each value is written where it is used, so each has exactly one position.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent, Event
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from golfray.config.errors import ConfigError, shown
+
+_TAG = "tag:yaml.org,2002:"
+# YAML 1.2 has neither dates nor the "=" type; ruamel still resolves them, and here they are the text that was written.
+_TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"}
+_SPECIAL_FLOATS = {".nan": "nan", ".inf": "inf", "+.inf": "inf", "-.inf": "-inf"}
+
+
+# Far above what any configuration needs, far below where the composer's recursion ends.
+_DEEPEST = 50
+
+
+class Position(NamedTuple):
+    """Where a value's key (in a sequence: the item) begins; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file as plain data; ``positions`` has an entry for every dotted path, sequence items by their index."""
+
+    source: str
+    values: dict[str, Any]
+    positions: Mapping[str, Position]
+
+    def position(self, path: str) -> Position | None:
+        """Position of ``path``, or of its nearest ancestor that the file has, or None."""
+        while path:
+            if path in self.positions:
+                return self.positions[path]
+            path = path.rpartition(".")[0]
+        return None
+
+    def error(self, path: str, message: str) -> ConfigError:
+        """The error to raise about ``path`` of this file."""
+        position = self.position(path)
+        line, column = position if position is not None else (None, None)
+        return ConfigError(message, path=path, file=self.source, line=line, column=column)
+
+    def locate(self, error: ConfigError) -> ConfigError:
+        """``error`` with this file's position of its path, where it names no file yet and the path stands here."""
+        if error.file is not None or error.path is None or self.position(error.path) is None:
+            return error
+        return self.error(error.path, error.message)
+
+
+def load_yaml(path: pathlib.Path) -> Document:
+    """Read a file; raises :class:`ConfigError` where it cannot be read or is not a YAML 1.2 mapping in UTF-8."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start})", file=str(path)) from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, source: str) -> Document:
+    """Read YAML text whose root is a mapping; ``source`` is its name in messages."""
+    root = _compose(text, source)
+    if root is None:
+        raise ConfigError("is empty; expected a mapping of names to values", file=source)
+    reader = _Reader(source)
+    if not isinstance(root, MappingNode):
+        raise reader.error(root, "", f"expected a mapping of names to values, got {_kind(root)}")
+    return Document(source, reader.read_mapping(root, ""), reader.positions)
+
+
+def parse_value(text: str, source: str, path: str) -> Any:
+    """Read one YAML value from a command line; ``source`` and ``path`` are its names in messages.
+
+    Raises :class:`ConfigError` without line and column, which would mean nothing on a command line.
+    """
+    try:
+        root = _compose(text, source)
+        if root is None:
+            raise ConfigError("the value is empty; write null, or '' for an empty text")
+        return _Reader(source).read(root, path)
+    except ConfigError as error:
+        raise ConfigError(error.message, path=path, file=source) from error
+
+
+def _compose(text: str, source: str) -> Node | None:
+    try:
+        depth = 0
+        for event in YAML(typ="safe", pure=True).parse(text):
+            depth += isinstance(event, CollectionStartEvent)
+            depth -= isinstance(event, CollectionEndEvent)
+            _refuse_event(event, depth, source)
+        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reasons = (error.context, error.problem)
+        message = ", ".join(" ".join(str(reason).split()) for reason in reasons if reason)
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (None, None)
+        raise ConfigError(f"not valid YAML: {message}", file=source, line=line, column=column) from error
+    except YAMLError as error:
+        raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}", file=source) from error
+    return node
+
+
+def _refuse_event(event: Event, depth: int, source: str) -> None:
+    """What must be seen before nodes are composed: aliases, a header that asks for other rules, endless nesting."""
+    if isinstance(event, AliasEvent):
+        message = "an alias (*name) is not read; write the value out where it is needed"
+    elif isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+        message = f"the header asks for YAML {'.'.join(map(str, event.version))}; this is read as YAML 1.2: remove it"
+    elif depth > _DEEPEST:
+        message = f"is nested more than {_DEEPEST} levels deep"
+    else:
+        return
+    line, column = _start(event)
+    raise ConfigError(message, file=source, line=line, column=column)
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, MappingNode):
+        return "a mapping"
+    return "a sequence" if isinstance(node, SequenceNode) else f"the single value {shown(node.value)}"
+
+
+class _Reader:
+    """Turns composed nodes into plain data and collects positions on the way."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.positions: dict[str, Position] = {}
+
+    def error(self, node: Node, path: str, message: str) -> ConfigError:
+        line, column = _start(node)
+        return ConfigError(message, path=path or None, file=self.source, line=line, column=column)
+
+    def read(self, node: Node, path: str) -> Any:
+        if isinstance(node, MappingNode):
+            return self.read_mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return self._read_sequence(node, path)
+        return self._read_scalar(node, path)
+
+    def read_mapping(self, node: MappingNode, path: str) -> dict[str, Any]:
+        self._expect_tag(node, path, "map")
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if isinstance(key_node, ScalarNode) and key_node.tag == f"{_TAG}merge":
+                raise self.error(key_node, path, "merge keys (<<) are not YAML 1.2; write the values out")
+            if not isinstance(key_node, ScalarNode) or key_node.tag not in _TEXT_TAGS:
+                kind = _kind(key_node)
+                raise self.error(key_node, path, f"a key must be text, got {kind}; put it in quotes if it is a name")
+            key = key_node.value
+            child = f"{path}.{key}" if path else key
+            # One joined name covers both spellings, a.b: and a: {b: }, of the same setting.
+            if key in values or (child in self.positions and not _both_mappings(value_node, self.positions, child)):
+                first = self.positions[child]
+                raise self.error(key_node, child, f"is given twice; first on line {first.line}")
+            self.positions.setdefault(child, _start(key_node))
+            values[key] = self.read(value_node, child)
+        return values
+
+    def _read_sequence(self, node: SequenceNode, path: str) -> list[Any]:
+        self._expect_tag(node, path, "seq")
+        values = []
+        for index, item in enumerate(node.value):
+            child = f"{path}.{index}" if path else str(index)
+            self.positions[child] = _start(item)
+            values.append(self.read(item, child))
+        return values
+
+    def _read_scalar(self, node: Node, path: str) -> Any:
+        text = node.value
+        if node.tag in _TEXT_TAGS:
+            return text
+        if node.tag == f"{_TAG}null":
+            return None
+        if node.tag == f"{_TAG}bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        try:
+            if node.tag == f"{_TAG}int":
+                return _integer(text)
+            if node.tag == f"{_TAG}float":
+                return float(_SPECIAL_FLOATS.get(text.lower(), text.replace("_", "")))
+        except ValueError as error:
+            raise self.error(node, path, f"is not a number that YAML 1.2 knows: {shown(text)}") from error
+        raise self.error(node, path, f"is {shown(text)} of type {node.tag}, which is not read; write plain YAML 1.2")
+
+    def _expect_tag(self, node: Node, path: str, name: str) -> None:
+        if node.tag != f"{_TAG}{name}":
+            raise self.error(node, path, f"has the type {node.tag}, which is not read; write plain YAML 1.2")
+
+
+def _start(item: Node | Event) -> Position:
+    return Position(item.start_mark.line + 1, item.start_mark.column + 1)
+
+
+def _both_mappings(node: Node, positions: Mapping[str, Position], path: str) -> bool:
+    return isinstance(node, MappingNode) and any(known.startswith(f"{path}.") for known in positions)
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "")
+    unsigned = digits.lstrip("+-")
+    if unsigned.startswith(("0x", "0o")):
+        return int(digits, 0)
+    return int(digits, 10)

@@ -1,0 +1,277 @@
+"""The whole configuration: its sections, the rules between fields, and what is known of every dotted path."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.fields import FieldInfo as PydanticField
+from pydantic_core import PydanticCustomError
+
+from golfray.config import sections
+from golfray.config.errors import ConfigError, nearest, shown
+from golfray.core.settings import RunSettings
+
+# Chosen where a run is started, never by an override: they decide which preset the overrides lie over.
+CHOSEN_AT_START = frozenset({"preset", "scale"})
+
+CROSS_FIELD = "cross_field"
+
+Scale = Literal["full", "laptop"]
+Kind = Literal["float", "int", "bool", "str", "choice"]
+
+
+class Config(sections.Section):
+    """One complete, valid configuration."""
+
+    preset: str
+    """Name of the full configuration that everything else lies over."""
+    scale: Scale
+    """full: the preset as published; laptop: its small form for two CPU cores."""
+    workers: Annotated[int, Field(ge=1)]
+    """Ranks that train one trial together; each takes slices / workers of a step's micro-batches."""
+    cap_bytes: Annotated[int, Field(ge=1)]
+    """Largest size of code plus compressed model, in bytes; what is larger is infeasible."""
+    model: sections.Model
+    optimizer: sections.Optimizer
+    muon: sections.Muon
+    schedule: sections.Schedule
+    batch: sections.Batch
+    stop: sections.Stop
+    data: sections.Data
+    export: sections.Export
+    runtime: sections.Runtime
+
+    @model_validator(mode="after")
+    def _rules_between_fields(self) -> Config:
+        for rule in _RULES:
+            broken = rule(self)
+            if broken is not None:
+                raise PydanticCustomError(CROSS_FIELD, "{message}", {"message": broken.message, "paths": broken.paths})
+        return self
+
+    def to_run_settings(self, bytes_code: int) -> RunSettings:
+        """The plain form that lanes, torchrun and the packed script take; ``bytes_code`` is the packed code's size."""
+        if bytes_code < 0:
+            raise ValueError(f"bytes_code must be >= 0, got {bytes_code}")
+        parts: dict[str, Any] = {}
+        for field in dataclasses.fields(RunSettings):
+            section = getattr(self, field.name, None)
+            if isinstance(section, sections.Section):
+                build: Any = type(field.default)
+                parts[field.name] = build(**section.model_dump())
+        return RunSettings(**parts, cap_bytes=self.cap_bytes, bytes_code=bytes_code)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Broken:
+    """A rule that does not hold, with every path that could be changed to mend it."""
+
+    message: str
+    paths: tuple[str, ...]
+
+
+def _heads_divide_width(config: Config) -> _Broken | None:
+    dim, heads = config.model.model_dim, config.model.num_heads
+    if dim % heads == 0 and (dim // heads) % 2 == 0:
+        return None
+    what = f"model_dim / num_heads must be an even integer, got {dim} / {heads} = {dim / heads:g}"
+    return _Broken(what, ("model.num_heads", "model.model_dim"))
+
+
+def _kv_heads_divide_heads(config: Config) -> _Broken | None:
+    heads, kv_heads = config.model.num_heads, config.model.num_kv_heads
+    if heads % kv_heads == 0:
+        return None
+    what = f"num_kv_heads must divide num_heads ({heads}), got {kv_heads}"
+    return _Broken(what, ("model.num_kv_heads", "model.num_heads"))
+
+
+def _mlp_width_is_whole(config: Config) -> _Broken | None:
+    dim, mult = config.model.model_dim, config.model.mlp_mult
+    width = mult * dim
+    # A multiple such as 992 / 96 comes back from the product one rounding error beside the integer that was meant.
+    if round(width) >= 1 and abs(width - round(width)) < 1e-6:
+        return None
+    what = (
+        f"mlp_mult * model_dim must be a whole number of channels, got {mult:g} * {dim} = {width:g}; "
+        f"the nearest is {max(round(width), 1) / dim!r}"
+    )
+    return _Broken(what, ("model.mlp_mult", "model.model_dim"))
+
+
+def _slices_fill_step(config: Config) -> _Broken | None:
+    batch = config.batch
+    unit = batch.slices * batch.seq_len
+    if batch.tokens % unit == 0:
+        return None
+    near = sorted({max(batch.tokens // unit, 1) * unit, (batch.tokens // unit + 1) * unit})
+    what = (
+        f"tokens must be a multiple of slices * seq_len ({batch.slices} * {batch.seq_len} = {unit}), "
+        f"got {batch.tokens}; nearest: {' or '.join(map(str, near))}"
+    )
+    return _Broken(what, ("batch.tokens", "batch.seq_len", "batch.slices"))
+
+
+def _workers_share_slices(config: Config) -> _Broken | None:
+    slices, workers = config.batch.slices, config.workers
+    if slices % workers == 0:
+        return None
+    what = f"slices must be a multiple of workers, got {slices} slices for {workers} workers"
+    return _Broken(what, ("batch.slices", "workers"))
+
+
+def _validation_has_a_sequence(config: Config) -> _Broken | None:
+    batch = config.batch
+    least = batch.slices * batch.seq_len
+    if batch.val_tokens >= least:
+        return None
+    what = (
+        f"val_tokens must be >= slices * seq_len ({batch.slices} * {batch.seq_len} = {least}), got {batch.val_tokens}"
+    )
+    return _Broken(what, ("batch.val_tokens", "batch.seq_len", "batch.slices"))
+
+
+def _run_ends(config: Config) -> _Broken | None:
+    if config.stop.steps is not None or config.stop.seconds is not None:
+        return None
+    return _Broken("steps and seconds are both null; set at least one", ("stop.seconds", "stop.steps"))
+
+
+_RULES: tuple[Callable[[Config], _Broken | None], ...] = (
+    _heads_divide_width,
+    _kv_heads_divide_heads,
+    _mlp_width_is_whole,
+    _slices_fill_step,
+    _workers_share_slices,
+    _validation_has_a_sequence,
+    _run_ends,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldInfo:
+    """What is known of one setting. ``low`` and ``high`` are None where there is no bound."""
+
+    path: str
+    kind: Kind
+    nullable: bool
+    low: float | None
+    high: float | None
+    low_open: bool
+    high_open: bool
+    choices: tuple[str, ...]
+    description: str
+
+    @property
+    def expects(self) -> str:
+        """What a value must be, as the end of the sentence "must be ..."."""
+        noun = {"float": "a number", "int": "an integer", "bool": "true or false", "str": "text"}.get(self.kind)
+        words = [noun if noun is not None else f"one of {', '.join(self.choices)}"]
+        bounds = []
+        if self.low is not None:
+            bounds.append(f"{'>' if self.low_open else '>='} {_number(self.low)}")
+        if self.high is not None:
+            bounds.append(f"{'<' if self.high_open else '<='} {_number(self.high)}")
+        words.extend([" and ".join(bounds)] if bounds else [])
+        return f"{' '.join(words)}{' or null' if self.nullable else ''}"
+
+
+def field_paths() -> tuple[str, ...]:
+    """Every dotted path that an override or a knob may name, in declaration order."""
+    return tuple(path for path in _fields() if path not in CHOSEN_AT_START)
+
+
+def section_names() -> tuple[str, ...]:
+    """Names of the sections, in declaration order."""
+    return tuple(dict.fromkeys(path.partition(".")[0] for path in _fields() if "." in path))
+
+
+def field_info(path: str) -> FieldInfo:
+    """What is known of ``path``; raises :class:`ConfigError` with the nearest path where there is no such setting."""
+    if path in CHOSEN_AT_START:
+        raise ConfigError(f"cannot be varied or overridden; choose the {path} where the run is started", path=path)
+    if path in _fields():
+        return _fields()[path]
+    section = path.partition(".")[0]
+    members = [known for known in field_paths() if known.startswith(f"{section}.")]
+    if path in section_names():
+        raise ConfigError(f"is a section; name one of its settings: {', '.join(members)}", path=path)
+    top = [known for known in field_paths() if "." not in known]
+    guess = nearest(path, field_paths())
+    hint = f"did you mean {guess}?" if guess else f"known: {', '.join(members or [*section_names(), *top])}"
+    raise ConfigError(f"unknown setting; {hint}", path=path)
+
+
+def check_value(path: str, value: Any) -> Any:
+    """``value`` as the field at ``path`` holds it (an integer becomes a float where a number is meant).
+
+    Rules between fields are not looked at. Raises :class:`ConfigError` for an unknown path, a wrong type or a value
+    out of bounds.
+    """
+    info = field_info(path)
+    try:
+        return _adapter(path).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"must be {info.expects}, got {shown(value)}", path=path) from error
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+@functools.cache
+def _leaves() -> dict[str, PydanticField]:
+    leaves = {}
+    for name, field in Config.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, sections.Section):
+            leaves.update({f"{name}.{inner}": leaf for inner, leaf in annotation.model_fields.items()})
+        else:
+            leaves[name] = field
+    return leaves
+
+
+@functools.cache
+def _fields() -> dict[str, FieldInfo]:
+    return {path: _describe(path, field) for path, field in _leaves().items()}
+
+
+@functools.cache
+def _adapter(path: str) -> TypeAdapter[Any]:
+    field = _leaves()[path]
+    annotation: Any = Annotated[field.annotation, field]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _describe(path: str, field: PydanticField) -> FieldInfo:
+    annotation, constraints = field.annotation, list(field.metadata)
+    nullable = get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation)
+    if nullable:
+        (annotation,) = (part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Annotated:
+        annotation, *extra = get_args(annotation)
+        for item in extra:
+            constraints.extend(item.metadata if isinstance(item, PydanticField) else [item])
+    choices: tuple[str, ...] = get_args(annotation) if get_origin(annotation) is Literal else ()
+    kind = "choice" if choices else typing.cast(type, annotation).__name__
+    bounds = {
+        name: getattr(item, name) for item in constraints for name in ("ge", "gt", "le", "lt") if hasattr(item, name)
+    }
+    low, high = bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le"))
+    return FieldInfo(
+        path=path,
+        kind=typing.cast(Kind, kind),
+        nullable=nullable,
+        low=low,
+        high=high,
+        low_open="gt" in bounds,
+        high_open="lt" in bounds,
+        choices=choices,
+        description=field.description or "",
+    )
