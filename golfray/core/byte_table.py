@@ -52,7 +52,7 @@ def build_byte_table(tokenizer: sentencepiece.SentencePieceProcessor, vocab_size
 
 
 def load_byte_table(tokenizer_path: str, vocab_size: int) -> ByteTable:
-    """Byte table of a SentencePiece model file. Raises ``FileNotFoundError`` or what :func:`build_byte_table` raises."""
+    """Byte table of a SentencePiece model file; raises ``FileNotFoundError`` or what :func:`build_byte_table` does."""
     with open(tokenizer_path, "rb") as file:
         tokenizer = sentencepiece.SentencePieceProcessor(model_proto=file.read())
     return build_byte_table(tokenizer, vocab_size)

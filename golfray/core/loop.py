@@ -10,6 +10,7 @@ import torch
 from golfray.core.clock import Clock
 from golfray.core.gang import Gang
 from golfray.core.model import GPT
+from golfray.core.muon import gradient_of
 from golfray.core.optimizers import Optimizers
 from golfray.core.schedule import is_over, lr_multiplier, muon_momentum, run_progress
 from golfray.core.settings import RunSettings
@@ -125,7 +126,7 @@ def average_gradients(parameters: list[torch.nn.Parameter], gang: Gang) -> None:
     if gang.world_size == 1:
         return
     for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):
-        gradients = [parameter.grad for parameter in parameters if parameter.dtype == dtype]
+        gradients = [gradient_of(parameter) for parameter in parameters if parameter.dtype == dtype]
         flat = gang.sum(torch.cat([gradient.flatten() for gradient in gradients])) / gang.world_size
         pieces = flat.split([gradient.numel() for gradient in gradients])
         torch._foreach_copy_(gradients, [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)])

@@ -123,7 +123,7 @@ class GPT(torch.nn.Module):
         x = x0 = torch.nn.functional.rms_norm(self.tok_emb(tokens), width, eps=eps)
         head_dim = self.settings.model_dim // self.settings.num_heads
         cos, sin = rotary_tables(tokens.shape[1], head_dim, self.settings.rope_base, x)
-        skips = []
+        skips: list[torch.Tensor] = []
         for index, block in enumerate(self.blocks):
             if index >= self.encoder_layers and skips:
                 x = x + self.skip_weights[index - self.encoder_layers].to(x.dtype) * skips.pop()

@@ -1,8 +1,11 @@
 """Muon: momentum orthogonalised by Newton-Schulz, on stacks of equal-shaped matrices, shared out over ranks."""
 
+from collections.abc import Callable
+
 import torch
 
 from golfray.core.gang import Gang
+from golfray.core.settings import MuonSettings
 
 NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
@@ -27,16 +30,26 @@ def orthogonalize(stack: torch.Tensor, steps: int, dtype: torch.dtype) -> torch.
     return x * max(1.0, rows / cols) ** 0.5
 
 
+def gradient_of(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """The parameter's gradient. Raises ``AssertionError`` if it has none: every parameter must receive one."""
+    assert parameter.grad is not None, f"a parameter of shape {tuple(parameter.shape)} received no gradient"
+    return parameter.grad
+
+
 class Muon:
     """The optimizer of the 2-D block matrices (section 3.2).
 
     u <- m u + g; h = g + m u; w <- w (1 - lr wd) - lr X, X the orthogonalised h. Matrices of one shape form a stack;
-    each rank owns a run of every stack, keeps the momentum of just those, and the results are summed in one flat buffer.
+    each rank owns a run of every stack, keeps the momentum of just those, and results are summed in one flat buffer.
     ``orthogonalize_stack`` may be a compiled form of :func:`orthogonalize`.
     """
 
     def __init__(
-        self, matrices: list[torch.nn.Parameter], settings, gang: Gang, orthogonalize_stack=orthogonalize
+        self,
+        matrices: list[torch.nn.Parameter],
+        settings: MuonSettings,
+        gang: Gang,
+        orthogonalize_stack: Callable[[torch.Tensor, int, torch.dtype], torch.Tensor] = orthogonalize,
     ) -> None:
         self.settings, self.gang, self.orthogonalize_stack = settings, gang, orthogonalize_stack
         self.dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[settings.ns_dtype]
@@ -56,11 +69,11 @@ class Muon:
     @torch.no_grad()
     def step(self, lr: float, momentum: float) -> None:
         """One update from the gradients on the matrices."""
-        updates = []
+        updates, matrices = [], []
         for stack, (first, last), buffer in zip(self.stacks, self.owned, self.momentum_buffers, strict=True):
             update = torch.zeros((len(stack), *stack[0].shape), dtype=self.dtype, device=stack[0].device)
             if last > first:
-                gradient = torch.stack([matrix.grad for matrix in stack[first:last]])
+                gradient = torch.stack([gradient_of(matrix) for matrix in stack[first:last]])
                 buffer.mul_(momentum).add_(gradient)
                 nesterov = gradient.add(buffer, alpha=momentum)
                 update[first:last] = self.orthogonalize_stack(nesterov, self.settings.ns_steps, self.dtype)
@@ -69,13 +82,13 @@ class Muon:
             flat = self.gang.sum(torch.cat([update.flatten() for update in updates]))
             pieces = flat.split([update.numel() for update in updates])
             updates = [piece.view_as(update) for piece, update in zip(pieces, updates, strict=True)]
-        matrices = [matrix for stack in self.stacks for matrix in stack]
+        for stack in self.stacks:
+            matrices += [matrix.data for matrix in stack]
         if self.settings.weight_decay:
             torch._foreach_mul_(matrices, 1.0 - lr * self.settings.weight_decay)
-        flat_updates = [
-            u.to(m.dtype) for stack, update in zip(self.stacks, updates, strict=True) for m, u in zip(stack, update)
-        ]
-        torch._foreach_add_(matrices, flat_updates, alpha=-lr)
+        steps = [step for update in updates for step in update]
+        steps = [step.to(matrix.dtype) for step, matrix in zip(steps, matrices, strict=True)]
+        torch._foreach_add_(matrices, steps, alpha=-lr)
 
     def reset(self) -> None:
         """Forget all momentum, as if no step had been taken."""

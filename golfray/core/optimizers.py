@@ -1,5 +1,7 @@
 """The four parameter groups of the baseline and the one object that steps them all (section 3.2)."""
 
+from collections.abc import Callable
+
 import torch
 
 from golfray.core.gang import Gang
@@ -27,14 +29,21 @@ def parameter_groups(model: GPT) -> dict[str, list[torch.nn.Parameter]]:
         else:
             missed.append(name)
     grouped = [id(parameter) for members in groups.values() for parameter in members]
-    assert not missed and len(set(grouped)) == len(grouped), f"parameters outside exactly one optimizer group: {missed}"
+    assert not missed, f"parameters in no optimizer group: {missed}"
+    assert len(set(grouped)) == len(grouped), "a parameter is in two optimizer groups"
     return groups
 
 
 class Optimizers:
     """Muon for the matrices, Adam for the rest; one learning-rate multiplier scales every base rate."""
 
-    def __init__(self, model: GPT, settings: RunSettings, gang: Gang, orthogonalize_stack=orthogonalize) -> None:
+    def __init__(
+        self,
+        model: GPT,
+        settings: RunSettings,
+        gang: Gang,
+        orthogonalize_stack: Callable[[torch.Tensor, int, torch.dtype], torch.Tensor] = orthogonalize,
+    ) -> None:
         rates = settings.optimizer
         groups = parameter_groups(model)
         self.parameters = list(model.parameters())

@@ -22,9 +22,9 @@ def tensor_bits(name: str, export: ExportSettings) -> int:
 def quantize_tensor(tensor: torch.Tensor, bits: int, export: ExportSettings) -> tuple[torch.Tensor, torch.Tensor]:
     """Integers in [-(2^(bits-1) - 1), 2^(bits-1) - 1] as int8 of the tensor's shape, and the scale.
 
-    2-D: c_r = quantile(|w_r|, clip_quantile), s_r = max(c_r / q_max, scale_floor), q = round_half_even(clip(w) / s) with
-    the float32 s, and s returned as float16 of shape (rows,). Else one float32 scale c / q_max (1 if c = 0). A row of
-    zeros under scale_floor 0 gets scale 1.
+    2-D: c_r = quantile(|w_r|, clip_quantile), s_r = max(c_r / q_max, scale_floor), q = round_half_even(clip(w) / s)
+    with the float32 s, and s returned as float16 of shape (rows,). Else one float32 scale c / q_max (1 if c = 0). A
+    row of zeros under scale_floor 0 gets scale 1.
     """
     limit = 2 ** (bits - 1) - 1
     values = tensor.float()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy
 import torch
@@ -22,7 +23,13 @@ class Score:
     bytes: int
 
 
-def score_model(loss_of, tokens: numpy.ndarray, table: ByteTable, batch: BatchSettings, gang: Gang) -> Score:
+def score_model(
+    loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    tokens: numpy.ndarray,
+    table: ByteTable,
+    batch: BatchSettings,
+    gang: Gang,
+) -> Score:
     """Score every whole validation sequence once.
 
     ``loss_of(inputs, targets)`` is the mean cross-entropy of int64 batches of shape (sequences, seq_len); ``tokens``

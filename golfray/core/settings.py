@@ -6,6 +6,7 @@ The floor ``golfray.config`` validates what a person wrote and builds them; here
 
 import dataclasses
 import json
+import typing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,14 +141,14 @@ def settings_to_json(settings: RunSettings) -> str:
 
 def settings_from_dict(values: dict) -> RunSettings:
     """Rebuild settings from the dictionary form; unknown names raise ``TypeError``, absent ones take their defaults."""
-    fields = {}
+    fields: dict = {}
     for field in dataclasses.fields(RunSettings):
         if field.name in values:
             value = values[field.name]
-            fields[field.name] = type(field.default)(**value) if isinstance(value, dict) else value
-    unknown = set(values) - {field.name for field in dataclasses.fields(RunSettings)}
+            section: typing.Any = type(field.default)
+            fields[field.name] = section(**value) if isinstance(value, dict) else value
+    known = [field.name for field in dataclasses.fields(RunSettings)]
+    unknown = [name for name in values if name not in known]
     if unknown:
-        raise TypeError(
-            f"unknown settings {sorted(unknown)}; known: {[f.name for f in dataclasses.fields(RunSettings)]}"
-        )
+        raise TypeError(f"unknown settings {unknown}; known: {known}")
     return RunSettings(**fields)

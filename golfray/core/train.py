@@ -1,4 +1,4 @@
-"""Run one trial from the command line, alone or under torchrun: ``python -m golfray.core.train SETTINGS.json [FOLDER]``."""
+"""One trial from the command line, alone or under torchrun: ``-m golfray.core.train SETTINGS.json [FOLDER]``."""
 
 import json
 import os
