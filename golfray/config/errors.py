@@ -56,18 +56,27 @@ def shown(value: Any) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that ``name`` was most likely meant to be, or None where none is close.
 
-    For dotted names a match of the last part alone counts before closeness of the whole, so that a right name in a
-    wrong section finds its home.
+    Dotted names are compared part by part: a right last part finds its home from any section; within a section that
+    exists only the last part is compared, since the rest, being equal, would make any two names look alike.
     """
     candidates = sorted(known)
-    last = name.rsplit(".", 1)[-1]
-    same_last = [candidate for candidate in candidates if candidate.rsplit(".", 1)[-1] == last]
-    close = difflib.get_close_matches(name, same_last, n=1, cutoff=0.0)
-    close = close or difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-    if not close:
-        by_last = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
-        close = [by_last[match] for match in difflib.get_close_matches(last, by_last, n=1, cutoff=0.75)]
-    return close[0] if close else None
+    section, _, last = name.rpartition(".")
+    by_last = {candidate.rpartition(".")[2]: candidate for candidate in candidates}
+    siblings = {
+        candidate.rpartition(".")[2]: candidate for candidate in candidates if candidate.rpartition(".")[0] == section
+    }
+    same_last = {candidate: candidate for candidate in candidates if candidate.rpartition(".")[2] == last}
+    whole = {} if siblings and section else {candidate: candidate for candidate in candidates}
+    for written, names, cutoff in (
+        (name, same_last, 0.0),
+        (last, siblings, 0.55),
+        (name, whole, 0.6),
+        (last, by_last, 0.75),
+    ):
+        close = difflib.get_close_matches(written, names, n=1, cutoff=cutoff)
+        if close:
+            return names[close[0]]
+    return None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -122,7 +122,7 @@ def _workers_share_slices(config: Config) -> _Broken | None:
     slices, workers = config.batch.slices, config.workers
     if slices % workers == 0:
         return None
-    what = f"slices must be a multiple of workers, got {slices} slices for {workers} workers"
+    what = f"slices must be a multiple of workers ({workers}), got {slices}"
     return _Broken(what, ("batch.slices", "workers"))
 
 

@@ -80,7 +80,7 @@ class Optimizer(Section):
     beta2: Decay
     """Adam's decay of the second moment, per step."""
     adam_eps: Positive
-    """Adam's epsilon."""
+    """Added to the root of Adam's second moment before the division."""
     adam_fused: bool
     """true: the fused Adam kernel; false: the plain one (the numbers differ slightly)."""
     adam_weight_decay: Rate
