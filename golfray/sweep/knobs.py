@@ -34,6 +34,8 @@ class FloatRange:
 
     def settle(self, value: float) -> float:
         """``value``, or the end of the range that it misses by no more than rounding."""
+        if self.low <= value <= self.high:
+            return value
         for end in (self.low, self.high):
             if math.isclose(value, end, rel_tol=_REL_TOLERANCE):
                 return end

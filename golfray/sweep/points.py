@@ -37,7 +37,7 @@ def planned_points(space: Space) -> list[Point]:
     Trial 0 is the preset itself, so what the knobs imply (no scale floor where bits vary) does not apply to it; the
     sampler is told of it only where that changes nothing. The 8-bit point is left out where it is trial 0 over again.
     Replicates are trial 0 on seeds counted up from its own. The budget's number of trials cuts the others off, never
-    the replicates. Raises ``ConfigError`` where a first point is an impossible combination.
+    the replicates.
     """
     preset = _point(space, PRESET, space.base, {})
     points = [preset]
@@ -47,7 +47,7 @@ def planned_points(space: Space) -> list[Point]:
         if eight.resolved.config != preset.resolved.config:
             points.append(eight)
     for number, changes in enumerate(space.first_points):
-        resolved = space.searched().with_values(changes, f"first_points.{number} of {space.source}")
+        resolved = space.searched().with_values(changes, f"first_points.{number}")
         points.append(_point(space, FIRST_POINT, resolved, changes))
     return points[: space.trials] + _replicates(space, preset)
 
@@ -60,7 +60,7 @@ def _replicates(space: Space, preset: Point) -> list[Point]:
             resolved=space.base.with_values({_SEED: seed + number}, "replicate"),
             params=preset.params,
             told=False,
-            told_reason="the sampler has been told of this point on trial 0's seed",
+            told_reason="a replicate measures noise: the sampler hears of a point on one seed only",
             replicate_of=0,
         )
         for number in range(1, space.replicates)

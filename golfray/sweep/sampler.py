@@ -90,7 +90,7 @@ class StudySampler:
             optuna.logging.set_verbosity(before)
 
     def suggest(self, number: int) -> dict[str, Any]:
-        """A new point for trial ``number``, which counts as running until it is told or forgotten."""
+        """A new point for trial ``number``, which counts as running until it is told."""
         return self._ask(number)
 
     def place(self, number: int, params: Mapping[str, Any]) -> None:
@@ -115,10 +115,6 @@ class StudySampler:
         for step, value in verdict.curve.items():
             trial.report(value, step)
         self._study.tell(trial, verdict.value, state=verdict.state)
-
-    def forget(self, number: int) -> None:
-        """Trial ``number`` will never run (its configuration was refused): no result, and not in flight either."""
-        self._study.tell(self._running.pop(number), state=TrialState.FAIL)
 
     def restore(self, record: StudyRecord) -> None:
         """Take in every told trial of a log, finished or running, in the order in which they were asked."""

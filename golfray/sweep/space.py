@@ -17,7 +17,7 @@ from golfray.sweep.space_file import SpaceFile, read_space_file
 _BITS = "export.bits_"
 _SCALE_FLOOR = "export.scale_floor"
 
-# These decide what a score means, or on which machine it was made: trials that differ in them are never ranked together.
+# These decide what a score means or on which machine it was made: trials that differ in them are never ranked.
 _FIDELITY_SECTIONS = ("stop.", "runtime.", "data.")
 _FIDELITY_PATHS = ("workers", "cap_bytes", "batch.val_tokens")
 
@@ -96,28 +96,35 @@ def load_space(path: Path, *, has_gpu: bool, layers: Sequence[Layer] = ()) -> Sp
     knobs = tuple(_KnobReader(file, document, base, knob_path).read() for knob_path in file.knobs)
     _check_bounds_between(knobs, document)
     implied = _implied(knobs, [fixed, *layers])
-    for index, point in enumerate(file.first_points):
-        for knob_path, value in point.items():
-            try:
-                check_value(knob_path, value)
-            except ConfigError as error:
-                raise document.error(f"first_points.{index}.{knob_path}", error.message) from error
-    return Space(
+    space = Space(
         name=file.name,
         source=str(path),
         base=base,
         knobs=knobs,
         implied=implied,
-        first_points=tuple(
-            {knob_path: check_value(knob_path, value) for knob_path, value in point.items()}
-            for point in file.first_points
-        ),
+        first_points=tuple(_first_point(document, index, point) for index, point in enumerate(file.first_points)),
         trials=file.budget.trials,
         minutes=file.budget.minutes,
         seed=file.seed,
         sampler=file.sampler,
         replicates=file.replicates,
     )
+    for index, point in enumerate(space.first_points):
+        try:
+            space.searched().with_values(point, "first point")
+        except ConfigError as error:
+            raise document.error(f"first_points.{index}", error.message) from error
+    return space
+
+
+def _first_point(document: Document, index: int, point: Mapping[str, Any]) -> dict[str, Any]:
+    checked = {}
+    for path, value in point.items():
+        try:
+            checked[path] = check_value(path, value)
+        except ConfigError as error:
+            raise document.error(f"first_points.{index}.{path}", error.message) from error
+    return checked
 
 
 class _KnobReader:
@@ -143,12 +150,8 @@ class _KnobReader:
             )
         domain = self._choice() if self._given("choices") is not None else self._range()
         complement, or_zero = bool(self._given("complement")), bool(self._given("or_zero"))
-        if complement and not (isinstance(domain, FloatRange) and domain.high <= 1 and domain.step is None):
-            raise self._error("complement", "needs a range of numbers up to 1, without step")
-        if complement and domain.log and domain.high >= 1:
-            raise self._error(
-                "high", f"must be below 1 where 1 - value is searched in the logarithm, got {domain.high}"
-            )
+        if complement:
+            self._check_complement(domain)
         if or_zero:
             if isinstance(domain, Choice) or complement or domain.low <= 0:
                 raise self._error("or_zero", "needs a range above 0, without complement: 0 must lie outside it")
@@ -161,6 +164,12 @@ class _KnobReader:
             at_most=self._given("at_most"),
             preset_value=self._preset_value(),
         )
+
+    def _check_complement(self, domain: Parameter) -> None:
+        if not isinstance(domain, FloatRange) or domain.high > 1 or domain.step is not None:
+            raise self._error("complement", "needs a range of numbers up to 1, without step")
+        if domain.log and domain.high >= 1:
+            raise self._error("high", f"must be below 1 where log and complement are true, got {domain.high}")
 
     def _range(self) -> FloatRange | IntRange:
         kind = self._info().kind

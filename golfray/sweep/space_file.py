@@ -124,7 +124,8 @@ def _hint(name: str, known: Any) -> str:
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:
-    first = error.errors()[0]
+    # A misspelt name is the reason for the one that is then missing.
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     parts = [str(part) for part in first["loc"]]
     if first["type"] == "missing":
         return document.error(".".join(parts), "is missing; a space file needs it")

@@ -7,6 +7,7 @@ is written to the event log first; the record, the sampler and the observers are
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections import deque
@@ -52,7 +53,7 @@ class Study:
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
     the dictionary of that name in ``study_started``. ``clock`` gives seconds for the budget's minutes.
 
-    Raises ``ConfigError`` where the study's folder exists or a planned point is impossible; nothing is written then.
+    Raises ``ConfigError`` where the study's folder exists; nothing is written then.
     The caller owns the executor and closes it.
     """
 
@@ -112,7 +113,10 @@ class Study:
         return self.record
 
     def stop(self, reason: str) -> None:
-        """Ask no further trial and end the running ones cooperatively. Safe in a signal handler; the first reason stays."""
+        """Ask no further trial and end the running ones cooperatively. The first reason stays.
+
+        Only sets a flag, so that a signal handler may call it.
+        """
         if self._stop_reason is None:
             self._stop_reason = reason
 
@@ -289,7 +293,7 @@ class Study:
         written = self._log.append(event, **fields)
         self.record.apply(written)
         for observer in list(self._observers):
-            self._guarded(observer, lambda watching=observer: watching.on_event(written))
+            self._guarded(observer, functools.partial(observer.on_event, written))
 
     def _guarded(self, observer: Observer, call: Callable[[], None]) -> None:
         """An observer that fails is told nothing more, and the log says so: it must not touch the trials."""
@@ -304,7 +308,7 @@ class Study:
 
 
 def _checked(outcome: Outcome, cap_bytes: int) -> Outcome:
-    """The outcome as the log may have it: a score is a finite number of bits per byte at a known size within the cap."""
+    """The outcome as the log may have it: a score is a finite number at a known size within the cap."""
     if outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
         return outcome
     score, total = (outcome.metrics.get(name, math.nan) for name in ("bpb/roundtrip", "bytes/total"))

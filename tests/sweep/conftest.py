@@ -1,0 +1,138 @@
+"""An executor without Ray: real jobs go in, outcomes of a synthetic law come out, lane by lane and in a fixed order."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golfray.sweep.executor import Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.space import Space, load_space
+
+UNIFORM_BPB = 4.0
+FIDELITY = {"device": "cpu", "dtype": "float32", "compiled": False, "workers": 2, "stop": "15 s"}
+
+Law = Callable[[dict[str, Any]], Outcome]
+
+
+def synthetic_law(settings: dict[str, Any]) -> Outcome:
+    """A valley in the learning rate and the momentum, a price for few bits, bytes by bits, noise by seed."""
+    rate, bits = settings["optimizer"]["matrix_lr"], settings["export"]
+    bpb = 2.0 + 0.05 * math.log(rate / 0.06) ** 2 + 2.0 * abs(settings["muon"]["momentum_end"] - 0.93)
+    bpb += sum(0.3 * 2.0 ** -bits[f"bits_{part}"] for part in ("attention", "mlp", "embedding"))
+    bpb += 0.006 * math.sin(7919.0 * settings["runtime"]["seed"])
+    model = 12_000 * (bits["bits_attention"] + bits["bits_mlp"] + bits["bits_embedding"])
+    total = model + settings["bytes_code"]
+    over = total > settings["cap_bytes"]
+    return Outcome(
+        kind=Kind.INFEASIBLE if over else Kind.SCORED,
+        reason=f"{total} bytes against a cap of {settings['cap_bytes']}",
+        metrics={"bpb/roundtrip": bpb, "bytes/total": total, "bytes/margin": settings["cap_bytes"] - total},
+        phases={"train": 15.0},
+        fidelity=FIDELITY,
+    )
+
+
+class SyntheticExecutor:
+    """Runs jobs in ``slots`` lanes; each call of ``events`` moves every lane on by one step of started, curve, end."""
+
+    def __init__(
+        self, law: Law = synthetic_law, slots: int = 1, finish_order: Callable[[str], int] | None = None
+    ) -> None:
+        self._law = law
+        self._slots = slots
+        self._finish_order = finish_order
+        self._queue: deque[Job] = deque()
+        self._lanes: dict[str, Job | None] = {f"lane-{index}": None for index in range(slots)}
+        self._age: dict[str, int] = {}
+        self._cancelled: dict[str, str] = {}
+        self.submitted: list[Job] = []
+        self.most_at_once = 0
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def describe(self) -> list[str]:
+        return [f"{self._slots} synthetic lanes"]
+
+    def submit(self, job: Job) -> None:
+        assert Path(job.folder).is_dir()
+        self._queue.append(job)
+        self.submitted.append(job)
+        running = len(self._queue) + sum(job is not None for job in self._lanes.values())
+        self.most_at_once = max(self.most_at_once, running)
+
+    def events(self, timeout: float) -> list[JobEvent]:
+        found: list[JobEvent] = []
+        for lane, job in self._lanes.items():
+            if job is None:
+                if self._queue:
+                    taken = self._lanes[lane] = self._queue.popleft()
+                    self._age[taken.job_id] = 0
+                    found.append(Started(taken.job_id, lane))
+                continue
+            self._age[job.job_id] += 1
+            found.extend(self._advance(lane, job))
+        return found
+
+    def cancel(self, job_id: str, reason: str) -> None:
+        self._cancelled[job_id] = reason
+
+    def close(self) -> None:
+        self._queue.clear()
+
+    def _advance(self, lane: str, job: Job) -> list[JobEvent]:
+        if job.job_id in self._cancelled:
+            outcome = Outcome(Kind.CANCELLED, self._cancelled[job.job_id])
+        elif self._age[job.job_id] <= (self._finish_order(job.job_id) if self._finish_order else 1):
+            return [Progress(job.job_id, self._age[job.job_id], {"train/loss": 5.0 / self._age[job.job_id]})]
+        else:
+            outcome = self._law(job.settings)
+        self._lanes[lane] = None
+        return [Finished(job.job_id, outcome)]
+
+
+SMALL_SPACE = """\
+name: small
+preset: parameter-golf
+scale: laptop
+budget: {trials: 12}
+seed: 3
+knobs:
+  optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}
+  muon.momentum_end: {low: 0.8, high: 0.99, log: true, complement: true}
+  muon.momentum_start: {low: 0.6, high: 0.95, at_most: muon.momentum_end}
+  muon.weight_decay: {low: 0.005, high: 0.15, log: true, or_zero: true}
+  export.bits_attention: {low: 5, high: 8}
+  export.bits_mlp: {low: 4, high: 8}
+  export.bits_embedding: {low: 6, high: 8}
+"""
+
+
+@pytest.fixture
+def space_at(tmp_path: Path) -> Callable[..., Space]:
+    """Writes a space file and loads it; ``more`` is appended to the text."""
+
+    def load(text: str = SMALL_SPACE, more: str = "", has_gpu: bool = False, **kwargs: Any) -> Space:
+        path = tmp_path / "space.yaml"
+        path.write_text(textwrap.dedent(text) + textwrap.dedent(more))
+        return load_space(path, has_gpu=has_gpu, **kwargs)
+
+    return load
+
+
+@pytest.fixture
+def synthetic() -> type[SyntheticExecutor]:
+    return SyntheticExecutor
+
+
+@pytest.fixture
+def law() -> Law:
+    return synthetic_law

@@ -1,0 +1,153 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golfray.sweep.events import LOG_NAME, EventLog, EventLogError
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.records import REPLICATE, SAMPLER, StudyRecord, best_feasible
+from golfray.sweep.statistics import claim
+
+CAP = 1000
+CPU = {"device": "cpu", "workers": 2, "stop": "15 s"}
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"seq": 0, "time": 1.0, "event": kind, **fields}
+
+
+def study(*outcomes: Outcome | None, replicates: tuple[int, ...] = ()) -> StudyRecord:
+    """A study whose trials ended so; ``replicates`` are numbers of trials that repeat trial 0."""
+    events = [event("study_started", study="a", preset="p", scale="laptop", cap_bytes=CAP)]
+    for number, outcome in enumerate(outcomes):
+        again = number in replicates
+        role = REPLICATE if again else SAMPLER
+        where = {"trial": number, "attempt": 1, "job_id": str(number)}
+        asked = {"params": {}, "told": True, "settings": {}, "seed": number, "replicate_of": 0 if again else None}
+        events.append(event("trial_asked", trial=number, role=role, **asked))
+        events.append(event("attempt_submitted", **where, folder=f"trials/{number}"))
+        if outcome is not None:
+            events.append(event("attempt_ended", **where, outcome=outcome.to_dict()))
+    return StudyRecord.from_events(events)
+
+
+def scored(bpb: float, total: float = 900, kind: Kind = Kind.SCORED, **fidelity: Any) -> Outcome:
+    return Outcome(kind, "", {"bpb/roundtrip": bpb, "bytes/total": total}, fidelity={**CPU, **fidelity})
+
+
+outcomes = st.lists(
+    st.none()
+    | st.builds(
+        scored,
+        st.floats(1, 3) | st.just(float("nan")),
+        st.integers(800, 1200),
+        st.sampled_from([Kind.SCORED, Kind.INFEASIBLE]),
+        device=st.sampled_from(["cpu", "cuda"]),
+    )
+    | st.builds(Outcome, st.sampled_from([Kind.DIVERGED, Kind.CRASHED, Kind.STOPPED]), st.just("x")),
+    max_size=12,
+)
+
+
+@given(outcomes, st.sets(st.integers(1, 11)))
+def test_best_feasible_fits_is_comparable_and_is_no_replicate(ended: list[Outcome | None], again: set[int]) -> None:
+    record = study(*ended, replicates=tuple(again))
+    best = best_feasible(record)
+    rivals = [
+        trial
+        for trial in record.trials
+        if trial.outcome is not None
+        and trial.outcome.kind is Kind.SCORED
+        and trial.bpb is not None
+        and trial.outcome.metrics["bytes/total"] <= CAP
+        and trial.number not in again
+        and record.is_comparable(trial)
+    ]
+    if best is None:
+        assert not rivals
+    else:
+        assert best.outcome.kind is Kind.SCORED
+        assert best.bytes_total <= CAP
+        assert best.role != REPLICATE
+        assert best.bpb == min(trial.bpb for trial in rivals)
+
+
+def test_infeasible_is_never_best_even_alone_or_mislabelled() -> None:
+    assert best_feasible(study(scored(1.0, 1001, Kind.INFEASIBLE))) is None
+    assert best_feasible(study(scored(1.0, 1001, Kind.SCORED))) is None
+    assert best_feasible(study(scored(2.0), scored(1.0, 1001), scored(1.5, 1000))).number == 2
+
+
+def test_a_lucky_replicate_is_not_best() -> None:
+    record = study(scored(2.0), scored(1.9), scored(1.5), replicates=(2,))
+    assert best_feasible(record).number == 1
+    assert [trial.number for trial in record.replicates_of(0)] == [2]
+
+
+def test_other_fidelities_are_counted_and_not_ranked() -> None:
+    record = study(scored(2.0), scored(1.0, device="cuda"), scored(1.9))
+    assert best_feasible(record).number == 2
+    assert [trial.number for trial in record.other_fidelity] == [1]
+
+
+def test_a_tie_goes_to_the_earlier_trial() -> None:
+    assert best_feasible(study(scored(2.0), scored(1.5), scored(1.5))).number == 1
+
+
+def test_counts() -> None:
+    record = study(scored(2.0), Outcome(Kind.DIVERGED, "x"), Outcome(Kind.CRASHED, "x"), None, scored(3.0))
+    assert record.counts == {"scored": 2, "diverged": 1, "crashed": 1, "running": 1}
+
+
+def test_claim() -> None:
+    record = study(scored(2.0), scored(2.1), scored(1.9), scored(1.8), scored(1.7, 1001), replicates=(1, 2))
+    made = claim(record)
+    assert made.best.number == 3
+    assert made.reference_bpb == pytest.approx(2.0)
+    assert made.difference == pytest.approx(-0.2)
+    assert made.noise.sd == pytest.approx(0.1)
+    assert made.in_noise_units == pytest.approx(-2.0)
+    assert made.candidates == 2
+    assert made.expected_luck == pytest.approx(0.1 * 0.56419, abs=1e-6)
+
+
+def test_claim_without_replicates_says_noise_unknown() -> None:
+    made = claim(study(scored(2.0), scored(1.8)))
+    assert made.difference == pytest.approx(-0.2)
+    assert str(made.noise) == "noise unknown"
+    assert made.in_noise_units is None
+    assert made.expected_luck is None
+
+
+def test_claim_of_an_empty_study() -> None:
+    made = claim(study(Outcome(Kind.CRASHED, "x")))
+    assert made.best is None
+    assert made.difference is None
+
+
+def test_claim_when_seeds_agree_to_the_last_digit_divides_by_nothing() -> None:
+    made = claim(study(scored(2.0), scored(2.0), scored(1.8), replicates=(1,)))
+    assert made.noise.sd == 0
+    assert made.in_noise_units is None
+
+
+def test_events_that_a_newer_version_wrote_are_passed_over() -> None:
+    record = StudyRecord.from_events([event("study_started", study="a"), event("rung_reached", trial=99)])
+    assert record.name == "a"
+
+
+def test_events_of_unknown_trials_are_refused() -> None:
+    with pytest.raises(EventLogError, match="never asked"):
+        StudyRecord.from_events([event("attempt_submitted", trial=0, attempt=1, job_id="x", folder="y")])
+    with pytest.raises(EventLogError, match="never submitted"):
+        study(None).apply(event("progress", trial=0, attempt=2, job_id="x", step=1, metrics={}))
+
+
+def test_load_names_a_folder_without_a_study(tmp_path: Path) -> None:
+    with pytest.raises(EventLogError, match="no study here"):
+        StudyRecord.load(tmp_path)
+    with EventLog(tmp_path / LOG_NAME) as log:
+        log.append("study_started", study="a")
+    assert StudyRecord.load(tmp_path).name == "a"
