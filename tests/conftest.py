@@ -7,25 +7,15 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"
 
-import dataclasses
 import pathlib
 import random
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import numpy
 import pytest
-import sentencepiece
 
-
-@dataclasses.dataclass(frozen=True)
-class TinyCorpus:
-    """Shards of generated text in the house layout: two training shards, one for validation."""
-
-    folder: pathlib.Path
-    tokenizer: pathlib.Path
-    vocab_size: int
-    train_tokens: int
-    val_tokens: int
+if TYPE_CHECKING:
+    from golfray.data.corpus import Corpus
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,35 +47,20 @@ def generated_documents(count: int, seed: int) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> TinyCorpus:
-    """About 110,000 training and 10,000 validation tokens of a 320-piece SentencePiece BPE with byte fallback."""
-    folder = tmp_path_factory.mktemp("tiny_corpus")
-    documents = {"train": generated_documents(190, seed=1), "val": generated_documents(18, seed=2)}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(documents["train"]),
-        model_prefix=str(folder / "tiny_320_bpe"),
-        model_type="bpe",
+def tiny_corpus(golfray_home: pathlib.Path) -> "Corpus":
+    """About 115,000 training tokens in two shards and 10,000 validation tokens of a 320-piece tokenizer."""
+    from golfray.data.build import Recipe, build_corpus
+    from golfray.data.corpus import open_corpus
+
+    recipe = Recipe(
+        name="tiny",
+        source="tests/conftest.py",
+        shuffle_seed=1,
+        val_documents=18,
         vocab_size=320,
-        byte_fallback=True,
-        character_coverage=0.999,
-        add_dummy_prefix=False,
-        pad_id=0,
-        bos_id=1,
-        eos_id=2,
-        unk_id=3,
-        num_threads=1,
-        minloglevel=2,
+        shard_tokens=60_000,
+        demo=False,
+        contaminated=False,
+        warning="",
     )
-    tokenizer = folder / "tiny_320_bpe.model"
-    sp = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
-    counts = {}
-    for split, shard_tokens in (("train", 60_000), ("val", 1_000_000)):
-        ids = [token for document in documents[split] for token in [sp.bos_id(), *sp.encode(document)]]
-        tokens = numpy.array(ids, dtype="<u2")
-        counts[split] = len(tokens)
-        for index, start in enumerate(range(0, len(tokens), shard_tokens)):
-            shard = tokens[start : start + shard_tokens]
-            header = numpy.zeros(256, dtype="<i4")
-            header[:3] = 20240520, 1, len(shard)
-            (folder / f"fineweb_{split}_{index:06d}.bin").write_bytes(header.tobytes() + shard.tobytes())
-    return TinyCorpus(folder, tokenizer, sp.vocab_size(), counts["train"], counts["val"])
+    return open_corpus(build_corpus(recipe, lambda: generated_documents(208, seed=1), golfray_home))

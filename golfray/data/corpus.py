@@ -1,0 +1,212 @@
+"""A corpus as the rest of golfray sees it: opened from any folder of shards, or the demo corpus, built when needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import sentencepiece
+
+from golfray.core.byte_table import build_byte_table
+from golfray.core.settings import DataSettings
+from golfray.core.shards import list_shards, map_shard
+from golfray.data import kjv
+from golfray.data.build import Recipe, build_corpus
+from golfray.data.errors import DataError
+from golfray.data.home import golfray_home
+from golfray.data.manifest import FILE_NAME, Manifest, describe_file, read_manifest
+from golfray.data.reference_points import uniform_bits_per_byte
+from golfray.data.token_files import count_scored_bytes
+
+DEMO_RECIPE = Recipe(
+    name="kjv",
+    source=kjv.SOURCE,
+    shuffle_seed=1337,
+    val_documents=60,
+    vocab_size=1024,
+    shard_tokens=100_000_000,
+    demo=True,
+    contaminated=False,
+    warning="This is the King James text, not FineWeb: no score on it is a FineWeb or parameter-golf score.",
+)
+
+CONTAMINATED = "Its training part overlaps the validation documents of the challenge: no score on it may be quoted."
+UNKNOWN_ORIGIN = (
+    f"No {FILE_NAME} says where this text is from: a score on it compares only with scores on the same files."
+)
+
+NEEDS_FINEWEB = """\
+the full scale trains on FineWeb, which golfray does not have: {reason}
+The tokens are published as the Hugging Face data set willdepueoai/parameter-golf. Needed of it, for 1,024 pieces:
+  datasets/datasets/fineweb10B_sp1024/fineweb_val_*.bin     all of them, about 124 MB
+  datasets/datasets/fineweb10B_sp1024/fineweb_train_*.bin   the first 80 are the usual choice: 200 MB each, 16 GB
+  datasets/tokenizers/fineweb_1024_bpe.model
+With the Hub's own client (pip install huggingface_hub), this brings them into the folder DIR:
+  hub() {{ hf download willdepueoai/parameter-golf --repo-type dataset --local-dir DIR --include "$1"; }}
+  hub 'datasets/tokenizers/fineweb_1024_bpe.*'
+  hub 'datasets/datasets/fineweb10B_sp1024/fineweb_*_0000[0-7]?.bin'
+Then give both places:
+  --set data.folder=DIR/datasets/datasets/fineweb10B_sp1024
+  --set data.tokenizer=DIR/datasets/tokenizers/fineweb_1024_bpe.model"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Token shards, the tokenizer they were made with, and what is known of them.
+
+    ``val_bytes`` are the scored bytes of the whole validation split, ``reference_points`` bits per scored byte of
+    predictors that need no training. ``warning`` is to be shown beside every score; it is empty where there is nothing
+    to warn of. ``contaminated`` is None where no manifest says.
+    """
+
+    name: str
+    folder: pathlib.Path
+    tokenizer: pathlib.Path
+    vocab_size: int
+    train_tokens: int
+    val_tokens: int
+    val_bytes: int
+    reference_points: dict[str, float]
+    warning: str
+    is_demo: bool
+    contaminated: bool | None
+
+    def settings(self) -> DataSettings:
+        """The two paths, as a trial is told them."""
+        return DataSettings(folder=str(self.folder), tokenizer=str(self.tokenizer))
+
+    def to_record(self) -> dict[str, Any]:
+        """What the event log keeps of it: ``folder``, ``name``, ``reference``, ``warning``."""
+        return {
+            "folder": str(self.folder),
+            "name": self.name,
+            "reference": dict(self.reference_points),
+            "warning": self.warning,
+        }
+
+    def describe(self, batch_tokens: int) -> list[str]:
+        """Lines for a person before a run whose steps are ``batch_tokens`` long."""
+        points = ", ".join(f"{name} {value:.2f}" for name, value in self.reference_points.items())
+        steps = self.train_tokens // batch_tokens
+        return [
+            f"corpus {self.name}, {self.vocab_size:,} pieces: {self.train_tokens:,} training tokens "
+            f"({steps:,} steps of {batch_tokens:,} before they repeat), {self.val_tokens:,} validation tokens "
+            f"({self.val_bytes:,} bytes)",
+            f"on its validation text, in bits per byte: {points}",
+            *([self.warning] if self.warning else []),
+        ]
+
+
+def demo_corpus(home: pathlib.Path | None = None) -> Corpus:
+    """The King James text as a corpus, built under ``home`` (default: :func:`golfray_home`) where it is not there yet.
+
+    Raises ``DataError`` where the text is not installed or not the known one, or the built files were changed.
+    """
+    folder = build_corpus(DEMO_RECIPE, lambda: kjv.read_kjv_documents(kjv.find_kjv()), home or golfray_home())
+    return open_corpus(folder)
+
+
+def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> Corpus:
+    """A folder of ``fineweb_{train,val}_*.bin``; ``tokenizer`` is needed where no golfray manifest lies beside them.
+
+    Headers and sizes are checked, and with a manifest the counts and the tokenizer's hash. Without one the scored bytes
+    are counted by reading the validation shards, and the one reference point is ``uniform``.
+
+    Raises ``DataError`` naming the file that is missing, damaged, or not what the manifest says.
+    """
+    folder = pathlib.Path(folder).absolute()
+    try:
+        shards = {split: list_shards(folder, split) for split in ("train", "val")}
+        tokens = {split: sum(len(map_shard(path)) for path in paths) for split, paths in shards.items()}
+    except (FileNotFoundError, ValueError) as error:
+        raise DataError(str(error)) from error
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        return _open_with_manifest(folder, manifest, tokens, tokenizer)
+    if tokenizer is None:
+        raise DataError(
+            f"{folder}: no golfray {FILE_NAME} here that names the tokenizer; "
+            "set data.tokenizer to the SentencePiece model these shards were made with"
+        )
+    vocab_size, val_bytes = _count_with_tokenizer(shards["val"], tokenizer)
+    return Corpus(
+        name=folder.name,
+        folder=folder,
+        tokenizer=pathlib.Path(tokenizer).absolute(),
+        vocab_size=vocab_size,
+        train_tokens=tokens["train"],
+        val_tokens=tokens["val"],
+        val_bytes=val_bytes,
+        reference_points={"uniform": uniform_bits_per_byte(vocab_size, tokens["val"], val_bytes)},
+        warning=UNKNOWN_ORIGIN,
+        is_demo=False,
+        contaminated=None,
+    )
+
+
+def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_size: int) -> Corpus:
+    """The corpus of a run: what ``data`` names, or the demo corpus where it names nothing at laptop scale.
+
+    Raises ``DataError`` at full scale without FineWeb (saying how to get it), and where the tokenizer has more pieces
+    than the model's vocabulary.
+    """
+    if data.folder:
+        corpus = open_corpus(pathlib.Path(data.folder), pathlib.Path(data.tokenizer) if data.tokenizer else None)
+    elif scale == "full":
+        raise DataError(NEEDS_FINEWEB.format(reason="data.folder is not set."))
+    else:
+        corpus = demo_corpus()
+    if scale == "full" and corpus.is_demo:
+        raise DataError(NEEDS_FINEWEB.format(reason=f"data.folder is the demo corpus {corpus.name}."))
+    if corpus.vocab_size > vocab_size:
+        raise DataError(
+            f"{corpus.tokenizer}: this tokenizer has {corpus.vocab_size} pieces but model.vocab_size is {vocab_size}; "
+            f"set model.vocab_size={corpus.vocab_size}"
+        )
+    return corpus
+
+
+def _open_with_manifest(
+    folder: pathlib.Path, manifest: Manifest, tokens: dict[str, int], tokenizer: pathlib.Path | None
+) -> Corpus:
+    for split, recorded in (("train", manifest.train), ("val", manifest.val)):
+        if tokens[split] != recorded.tokens:
+            raise DataError(
+                f"{folder}: the {split} shards hold {tokens[split]} tokens, but {FILE_NAME} says {recorded.tokens}"
+            )
+    own = folder / manifest.tokenizer.file
+    for path in (own, pathlib.Path(tokenizer).absolute() if tokenizer else own):
+        if not path.is_file():
+            raise DataError(f"{path}: no such tokenizer file")
+        if (found := describe_file(path).sha256) != manifest.tokenizer.sha256:
+            raise DataError(
+                f"{path}: sha256 {found}, but {FILE_NAME} in {folder} says that these shards were made with "
+                f"{manifest.tokenizer.file}, sha256 {manifest.tokenizer.sha256}"
+            )
+    return Corpus(
+        name=manifest.name,
+        folder=folder,
+        tokenizer=own,
+        vocab_size=manifest.vocab_size,
+        train_tokens=tokens["train"],
+        val_tokens=tokens["val"],
+        val_bytes=manifest.val.scored_bytes,
+        reference_points=manifest.reference_points,
+        warning=" ".join(part for part in (manifest.warning, CONTAMINATED if manifest.contaminated else "") if part),
+        is_demo=manifest.demo,
+        contaminated=manifest.contaminated,
+    )
+
+
+def _count_with_tokenizer(val_paths: Sequence[pathlib.Path], path: pathlib.Path) -> tuple[int, int]:
+    """Pieces of the tokenizer, and scored bytes of the validation shards under it."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; data.tokenizer must be a SentencePiece model")
+    try:
+        tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except RuntimeError as error:
+        raise DataError(f"{path}: not a SentencePiece model: {error}") from error
+    vocab_size = int(tokenizer.vocab_size())
+    return vocab_size, count_scored_bytes(val_paths, build_byte_table(tokenizer, vocab_size))

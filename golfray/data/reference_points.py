@@ -1,0 +1,71 @@
+"""What needs no model: bits per byte of the simplest predictors and of two compressors, on the validation text.
+
+A trained model must beat ``unigram``; one far below ``xz -9e`` after seconds of training deserves a second look.
+"""
+
+import lzma
+import math
+import pathlib
+import zlib
+from collections.abc import Sequence
+
+import numpy
+import sentencepiece
+
+from golfray.data.token_files import read_chunks
+
+
+def uniform_bits_per_byte(vocab_size: int, val_tokens: int, val_bytes: int) -> float:
+    """Bits per byte of a model that has learnt nothing: log2(vocab_size) bits for each predicted token."""
+    return math.log2(vocab_size) * (val_tokens - 1) / val_bytes
+
+
+def unigram_bits_per_byte(train_counts: numpy.ndarray, val_counts: numpy.ndarray, val_bytes: int) -> float:
+    """Bits per byte where each token is predicted from how often it is in the training split.
+
+    Add-one smoothing: p(t) = (n_t + 1) / (N + V). Both counts are integers of shape (vocab_size,), ``val_counts``
+    those of the predicted tokens.
+    """
+    probability = (train_counts + 1) / (train_counts.sum() + len(train_counts))
+    return float(-(val_counts * numpy.log2(probability)).sum() / val_bytes)
+
+
+def compressed_bits_per_byte(text: bytes, val_bytes: int) -> dict[str, float]:
+    """Bits of the compressed text over scored bytes, for zlib at level 9 and xz at preset 9 extreme."""
+    return {
+        "zlib -9": 8 * len(zlib.compress(text, 9)) / val_bytes,
+        "xz -9e": 8 * len(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)) / val_bytes,
+    }
+
+
+def decode_documents(paths: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> list[str]:
+    """The text of the shards, a document wherever the token BOS stands: exactly what is scored."""
+    tokens = numpy.concatenate(list(read_chunks(paths)))
+    starts = numpy.flatnonzero(tokens == tokenizer.bos_id())
+    return [str(tokenizer.decode(document.tolist())) for document in numpy.split(tokens, starts) if len(document)]
+
+
+def measure_reference_points(
+    train_paths: Sequence[pathlib.Path],
+    val_paths: Sequence[pathlib.Path],
+    tokenizer: sentencepiece.SentencePieceProcessor,
+    val_bytes: int,
+) -> dict[str, float]:
+    """All reference points of a corpus in bits per scored byte; compressors get the documents joined by line breaks."""
+    vocab_size = int(tokenizer.vocab_size())
+    train_counts, val_counts = _count_tokens(train_paths, vocab_size), _count_tokens(val_paths, vocab_size)
+    val_tokens = int(val_counts.sum())
+    val_counts[next(read_chunks(val_paths))[0]] -= 1
+    text = "\n".join(decode_documents(val_paths, tokenizer)).encode("utf-8")
+    return {
+        "uniform": uniform_bits_per_byte(vocab_size, val_tokens, val_bytes),
+        "unigram": unigram_bits_per_byte(train_counts, val_counts, val_bytes),
+        **compressed_bits_per_byte(text, val_bytes),
+    }
+
+
+def _count_tokens(paths: Sequence[pathlib.Path], vocab_size: int) -> numpy.ndarray:
+    counts = numpy.zeros(vocab_size, dtype=numpy.int64)
+    for chunk in read_chunks(paths):
+        counts += numpy.bincount(chunk, minlength=vocab_size)
+    return counts
