@@ -35,7 +35,7 @@ def run_from_text(settings_text: str, folder: str) -> int:
 def main(arguments: list[str]) -> int:
     """Entry point: a settings file, and the folder to write into (default: the current one). Returns the exit code."""
     if not 1 <= len(arguments) <= 2:
-        print("usage: python -m golfray.core.train SETTINGS.json [FOLDER]", file=sys.stderr)
+        print(f"usage: {sys.argv[0]} SETTINGS.json [FOLDER]", file=sys.stderr)
         return 2
     text = pathlib.Path(arguments[0]).read_text(encoding="utf-8")
     return run_from_text(text, arguments[1] if len(arguments) == 2 else os.getcwd())
