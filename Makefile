@@ -1,6 +1,6 @@
 # What a person types after `git clone`. Everything is installed into .venv, once, and again when pyproject.toml changes.
 SHELL  := /bin/bash
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN    := .venv/bin
 SPACE  := search_spaces/muon.yaml
 
