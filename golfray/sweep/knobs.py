@@ -148,7 +148,9 @@ class Knob:
         if isinstance(self.domain, Choice):
             return f"{list(self.domain.choices)}"
         zero = "0 or " if self.or_zero else ""
-        return f"{zero}{self.domain.low:g}..{self.domain.high:g}"
+        log = " (log)" if self.domain.log else ""
+        bound = f" and at most {self.at_most}" if self.at_most else ""
+        return f"{zero}{self.domain.low:g}..{self.domain.high:g}{log}{bound}"
 
     @property
     def _searched(self) -> Parameter:

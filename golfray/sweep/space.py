@@ -65,6 +65,14 @@ class Space:
         """The configuration at a point of the sampler; raises :class:`ConfigError` on an impossible combination."""
         return self.searched().with_values(self.overrides(params), "sampler")
 
+    def describe(self) -> list[str]:
+        """Lines for a person: the scale and why, what is searched and where, and what follows from it."""
+        config = self.base.config
+        lines = [f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {config.workers} workers"]
+        lines += [f"{knob.path}: {knob.describe()}, trial 0 at {knob.preset_value!r}" for knob in self.knobs]
+        lines += [f"{path} = {value:g} in every trial but trial 0: bits vary" for path, value in self.implied.items()]
+        return lines
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form, as it stands in ``study_started``."""
         return {

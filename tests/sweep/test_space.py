@@ -100,6 +100,14 @@ class TestMuonSpace:
         assert eight.params == preset.params
 
 
+def test_describe_says_scale_ranges_and_what_follows() -> None:
+    lines = load_space(MUON, has_gpu=False).describe()
+    assert lines[0] == "parameter-golf at scale laptop (auto: no GPU was found), 2 workers"
+    assert "export.bits_mlp: 4..8, trial 0 at 6" in lines
+    assert "muon.weight_decay: 0 or 0.005..0.15 (log), trial 0 at 0.0" in lines
+    assert lines[-1] == "export.scale_floor = 0 in every trial but trial 0: bits vary"
+
+
 def test_8_bit_point_is_left_out_where_it_is_trial_0_again(space_at) -> None:
     text = (
         HEAD + "fixed: {export: {bits_mlp: 8, bits_attention: 8}}\nknobs: {export.bits_embedding: {low: 6, high: 8}}\n"
