@@ -34,26 +34,35 @@ _REFUSED_IN_A_ROW = 20
 _POLL_SECONDS = 1.0
 
 
-def new_study_folder(study_dir: Path, name: str) -> Path:
-    """The folder of a study that is about to start; raises ``ConfigError`` where one of that name exists."""
-    folder = study_dir / name
-    if folder.exists():
-        raise ConfigError(
-            "exists already, and a study is never overwritten; give the space another name, choose another folder "
-            "with --study-dir, or remove this one",
-            file=str(folder),
-        )
+def create_study_folder(folder: Path) -> Path:
+    """Make the folder of a study that is about to start, and return it.
+
+    Raises ``ConfigError`` where it holds a study. A folder without one (an earlier start got no further) is used.
+    """
+    if (folder / LOG_NAME).exists():
+        raise _existing_study(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
     return folder
 
 
+def _existing_study(folder: Path) -> ConfigError:
+    return ConfigError(
+        "holds a study already, and a study is never overwritten; give the space another name, choose another folder "
+        "with --study-dir, or remove this one",
+        file=str(folder),
+    )
+
+
 class Study:
-    """Runs one space on one executor.
+    """Runs one space on one executor, in the folder that :func:`create_study_folder` made.
 
     ``bytes_code`` is the size of the packed script of this recipe. ``uniform_bpb`` is the score, in bits per byte, of
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
     the dictionary of that name in ``study_started``. ``clock`` gives seconds for the budget's minutes.
 
-    Raises ``ConfigError`` where the study's folder exists; nothing is written then.
     The caller owns the executor and closes it.
     """
 
@@ -61,7 +70,7 @@ class Study:
         self,
         space: Space,
         executor: Executor,
-        study_dir: Path,
+        folder: Path,
         *,
         bytes_code: int,
         uniform_bpb: float,
@@ -69,8 +78,10 @@ class Study:
         observers: Sequence[Observer] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.folder = new_study_folder(study_dir, space.name)
+        self.folder = folder
         self.record = StudyRecord()
+        # Whether the study gave up, because nothing that it could try would have run.
+        self.hopeless = False
         self._space = space
         self._executor = executor
         self._bytes_code = bytes_code
@@ -97,10 +108,12 @@ class Study:
         """Run until the budget is spent, the study is stopped, or it is hopeless; returns what the log says.
 
         An error of the executor, or an interruption, ends every running attempt and the study in the log before it is
-        raised again.
+        raised again. Raises ``ConfigError`` where the folder holds a study, ``EventLogError`` where another process
+        writes one there; nothing is written then.
         """
-        self.folder.mkdir(parents=True)
         with EventLog(self.folder / LOG_NAME) as self._log:
+            if self._log.records:
+                raise _existing_study(self.folder)
             try:
                 self._log_start()
                 self._write("study_ended", reason=self._drive())
@@ -173,7 +186,7 @@ class Study:
         self._sampler.tell(number, outcome, [])
         self._refused_in_a_row += 1
         if self._refused_in_a_row >= _REFUSED_IN_A_ROW:
-            self.stop(f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {why}")
+            self._give_up(f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {why}")
 
     def _start(self, point: Point) -> None:
         number, attempt = len(self.record.trials), 1
@@ -225,7 +238,11 @@ class Study:
         ended = [trial for trial in self.record.trials if trial.settings is not None and trial.outcome is not None]
         crashes = [trial.outcome for trial in ended if trial.outcome and trial.outcome.kind is Kind.CRASHED]
         if len(ended) == len(crashes) == _FIRST_ATTEMPTS:
-            self.stop(f"all of the first {_FIRST_ATTEMPTS} attempts crashed, the last one: {crashes[-1].reason}")
+            self._give_up(f"all of the first {_FIRST_ATTEMPTS} attempts crashed, the last one: {crashes[-1].reason}")
+
+    def _give_up(self, reason: str) -> None:
+        self.hopeless = True
+        self.stop(reason)
 
     def _end_reason(self) -> str:
         if self._stop_reason is not None:

@@ -17,7 +17,7 @@ from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import PRESET, PRESET_8BIT, REPLICATE, SAMPLER, StudyRecord, best_feasible
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.statistics import claim
-from golfray.sweep.study import Study
+from golfray.sweep.study import Study, create_study_folder
 
 DATA = {"folder": "", "name": "synthetic", "reference": {"uniform": 4.0}, "warning": None}
 
@@ -48,7 +48,8 @@ def make(space_at, synthetic, tmp_path):
     def build(text: str | None = None, more: str = "", executor=None, **kwargs) -> Study:
         space = space_at(more=more) if text is None else space_at(text, more)
         executor = executor or synthetic()
-        return Study(space, executor, tmp_path / "studies", bytes_code=50_000, uniform_bpb=4.0, data=DATA, **kwargs)
+        folder = create_study_folder(tmp_path / "studies" / space.name)
+        return Study(space, executor, folder, bytes_code=50_000, uniform_bpb=4.0, data=DATA, **kwargs)
 
     return build
 
@@ -74,6 +75,7 @@ def test_a_whole_study(make) -> None:
 def test_the_record_is_the_log(make) -> None:
     study = make()
     live = study.run()
+    assert not study.hopeless
     read = StudyRecord.load(study.folder)
     assert read.header == live.header
     assert [dataclasses.asdict(trial) for trial in read.trials] == [dataclasses.asdict(trial) for trial in live.trials]
@@ -149,7 +151,9 @@ def test_crashes_and_divergences_are_outcomes(make, synthetic, law) -> None:
 
 def test_three_crashes_at_the_start_end_the_study(make, synthetic) -> None:
     executor = synthetic(lambda settings: Outcome(Kind.CRASHED, "no such device"))
-    record = make(executor=executor).run()
+    study = make(executor=executor)
+    record = study.run()
+    assert study.hopeless
     assert len(executor.submitted) == 3
     assert record.end_reason == "all of the first 3 attempts crashed, the last one: no such device"
     assert best_feasible(record) is None
@@ -289,13 +293,21 @@ def test_an_executor_that_ends_a_job_twice_is_caught(make, synthetic) -> None:
 
 
 def test_an_existing_study_is_never_overwritten(make) -> None:
-    first = make()
+    first, second = make(), make()
     first.run()
     before = (first.folder / LOG_NAME).read_bytes()
     with pytest.raises(ConfigError, match="--study-dir") as caught:
         make()
     assert str(first.folder) in str(caught.value)
+    with pytest.raises(ConfigError, match="never overwritten"):
+        second.run()
     assert (first.folder / LOG_NAME).read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file/a: cannot be made"):
+        create_study_folder(tmp_path / "file" / "a")
 
 
 def test_reading_a_study_loads_no_heavy_package() -> None:
