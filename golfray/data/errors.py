@@ -3,3 +3,5 @@
 
 class DataError(ValueError):
     """A corpus that is missing, changed, damaged or not fit for its use; the message says what to do."""
+
+    exit_code = 2

@@ -1,0 +1,73 @@
+"""The command line: verbs, and how errors become one clear message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+import golfray
+from golfray.cli.exit_codes import BUG, EXIT_CODES_HELP, INTERRUPTED, USAGE
+from golfray.cli.package import pack, selftest
+from golfray.cli.study import tune, ui
+from golfray.cli.trial import score, train
+
+# Set before anything that reads them is imported; a person who wants them otherwise sets them first.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+
+app = typer.Typer(
+    name="golfray",
+    help="Turns a search space into the language model that compresses best inside a byte cap.",
+    epilog=EXIT_CODES_HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+for verb in (tune, train, score, pack, selftest, ui):
+    app.command()(verb)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and leave, where it was asked for."""
+    if wanted:
+        print(golfray.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", callback=show_version),
+) -> None:
+    """Turns a search space into the language model that compresses best inside a byte cap."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb and exit with its documented code. Tracebacks are for our bugs only."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except click.exceptions.Exit as request:
+        code = request.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = USAGE
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("golfray: interrupted", file=sys.stderr)
+        code = INTERRUPTED
+    except Exception as error:
+        known = getattr(error, "exit_code", None)
+        if known is None:
+            print(f"golfray: this is a bug of golfray ({type(error).__name__}); please report it", file=sys.stderr)
+            sys.excepthook(type(error), error, error.__traceback__)
+        else:
+            print(f"golfray: {error}", file=sys.stderr)
+        code = BUG if known is None else known
+    sys.exit(code or 0)

@@ -1,0 +1,46 @@
+"""Verbs about what ships and what this machine computes: ``pack`` and ``selftest``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from golfray.cli.exit_codes import ENVIRONMENT
+from golfray.cli.options import PRESET, SCALE, SETS
+
+
+def pack(
+    output: Path = typer.Argument(Path("train_gpt.py"), help="File to write."),
+    preset: str = PRESET,
+    scale: str = SCALE,
+    sets: list[str] = SETS,
+) -> None:
+    """Write the one-file training script of a recipe, its settings inside."""
+    from golfray.cli.wiring import resolve_configuration, run_settings
+    from golfray.ship.packer import pack as pack_settings
+    from golfray.ship.packer import write_packed
+
+    config = resolve_configuration(preset, scale, sets).config
+    script = pack_settings(run_settings(config, None))
+    write_packed(output, script)
+    print(f"{output}: {script.bytes_code:,} bytes of code, of a cap of {config.cap_bytes:,}")
+    if not config.data.folder:
+        print("data.folder is empty: set it (--set data.folder=...), or give the script a settings file of its own")
+
+
+def selftest(
+    vectors: Path | None = typer.Option(None, help="A golfray-vectors/1 file; the shipped baseline where not given."),
+    data: Path | None = typer.Option(None, help="Folder the file's dataset and tokenizer paths are relative to."),
+) -> None:
+    """Check this machine's numerics against reference numbers; one line a case."""
+    from golfray.selftest.runner import format_result, run_vectors
+
+    results = []
+    for result in run_vectors(vectors, data):
+        print(format_result(result), flush=True)
+        results.append(result)
+    missed = sum(not result.ok for result in results)
+    print(f"{len(results)} cases, {missed} missed")
+    if missed:
+        raise typer.Exit(ENVIRONMENT)

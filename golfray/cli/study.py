@@ -1,0 +1,83 @@
+"""Verbs about a whole study: ``tune`` and ``ui``."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from pathlib import Path
+
+import typer
+
+from golfray.cli.exit_codes import CRASHES, INTERRUPTED, NO_FEASIBLE
+from golfray.cli.options import SETS
+
+
+def tune(
+    space_file: Path = typer.Argument(..., metavar="SPACE.yaml", help="The search space."),
+    study_dir: Path | None = typer.Option(None, help="Folder of this study; default: studies/<name of the space>."),
+    sets: list[str] = SETS,
+) -> None:
+    """Search a space: train, export and score trials, and end with the best that fits under the cap."""
+    from golfray.cli.wiring import absolute, corpus_for, has_gpu
+    from golfray.cluster.executor import RayExecutor
+    from golfray.config.resolve import Layer
+    from golfray.report.console import ConsoleObserver
+    from golfray.report.summary import print_summary
+    from golfray.ship.packer import bytes_code
+    from golfray.sweep.records import best_feasible
+    from golfray.sweep.space import load_space
+    from golfray.sweep.study import Study, create_study_folder
+    from golfray.tracking.mlflow_observer import MlflowObserver
+
+    space = load_space(space_file, has_gpu=has_gpu(), layers=[Layer.from_sets(sets)])
+    config = space.base.config
+    print(f"{space_file}: preset {config.preset}, scale {config.scale} ({space.base.origins['scale']})")
+    corpus = corpus_for(config)
+    for line in corpus.describe(config.batch.tokens):
+        print(line)
+    paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
+    space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
+
+    folder = create_study_folder(absolute(study_dir or Path("studies") / space.name))
+    with RayExecutor(folder, config.workers, device=config.runtime.device) as executor:
+        study = Study(
+            space,
+            executor,
+            folder,
+            bytes_code=bytes_code(),
+            uniform_bpb=corpus.reference_points["uniform"],
+            data=corpus.to_record(),
+            observers=[ConsoleObserver(), MlflowObserver(folder)],
+        )
+        interrupts: list[int] = []
+
+        def on_interrupt(number: int, _frame: object) -> None:
+            if interrupts:
+                raise KeyboardInterrupt
+            interrupts.append(number)
+            print("interrupted: ending the running trials; once more to leave at once", flush=True)
+            study.stop("interrupted")
+
+        before = signal.signal(signal.SIGINT, on_interrupt)
+        try:
+            record = study.run()
+        finally:
+            signal.signal(signal.SIGINT, before)
+    print_summary(record, folder)
+    if interrupts:
+        raise typer.Exit(INTERRUPTED)
+    if study.hopeless:
+        raise typer.Exit(CRASHES)
+    if best_feasible(record) is None:
+        raise typer.Exit(NO_FEASIBLE)
+
+
+def ui(
+    study_dir: Path = typer.Argument(..., help="Folder of the study."),
+    port: int = typer.Option(5000, help="Port on 127.0.0.1."),
+) -> None:
+    """Open the MLflow page of a study on 127.0.0.1."""
+    from golfray.cli.wiring import absolute
+    from golfray.tracking.server import serve
+
+    serve(absolute(study_dir), port)

@@ -1,0 +1,49 @@
+"""How the floors are joined: from what was typed to a configuration, a corpus and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from golfray.config.resolve import Resolved
+    from golfray.config.schema import Config
+    from golfray.core.settings import RunSettings
+    from golfray.data.corpus import Corpus
+
+
+def has_gpu() -> bool:
+    """Whether torch sees a GPU on this machine."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def resolve_configuration(preset: str, scale: str, sets: list[str]) -> Resolved:
+    """One configuration from a preset, a scale and ``--set`` overrides."""
+    from golfray.config.resolve import Layer, resolve
+
+    return resolve(preset, scale, [Layer.from_sets(sets)], has_gpu=has_gpu())
+
+
+def corpus_for(config: Config) -> Corpus:
+    """The corpus a configuration trains on; at laptop scale the demo corpus where none is named."""
+    from golfray.core.settings import DataSettings
+    from golfray.data.corpus import choose_corpus
+
+    named = DataSettings(folder=config.data.folder, tokenizer=config.data.tokenizer)
+    return choose_corpus(config.scale, named, config.model.vocab_size)
+
+
+def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
+    """Settings of a run with the packed script's size in them, on ``corpus`` where one is given."""
+    from golfray.ship.packer import bytes_code
+
+    settings = config.to_run_settings(bytes_code())
+    return settings if corpus is None else dataclasses.replace(settings, data=corpus.settings())
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root, without following links."""
+    return path.expanduser().absolute()

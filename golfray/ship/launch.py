@@ -1,0 +1,72 @@
+"""One trial on this machine without Ray: the core's own entry point, under torchrun where it has several ranks."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from golfray.core.settings import RunSettings, settings_to_json
+
+_KEPT_LINES = 30
+_END_SECONDS = 15.0
+
+
+class LaunchError(Exception):
+    """A trial that could not be started or did not end; the message has the last lines that it printed."""
+
+    exit_code = 4
+
+
+def run_under_torchrun(
+    settings: RunSettings, workers: int, folder: Path, on_line: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run a trial in ``folder``, which must not exist yet, and return what it wrote as result.json.
+
+    Every line that the ranks print goes to ``on_line``. On the CPU the cores are shared out among the ranks. Raises
+    :class:`LaunchError` where the folder exists or a rank fails. An interrupt ends the ranks before it goes on.
+    """
+    if folder.exists():
+        raise LaunchError(f"{folder} exists already and is never written over; choose another with --folder")
+    folder.mkdir(parents=True)
+    settings_file = folder / "settings.json"
+    settings_file.write_text(settings_to_json(settings), encoding="utf-8")
+    command = [sys.executable, "-u", "-m", "golfray.core.train", str(settings_file), str(folder)]
+    if workers > 1:
+        command[2:3] = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={workers}", "-m"]
+    threads = max(len(os.sched_getaffinity(0)) // workers, 1)
+    # Ranks on one machine talk over loopback only.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
+    last: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
+    with subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                last.append(line)
+                on_line(line.rstrip("\n"))
+            code = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+    if code != 0:
+        raise LaunchError(f"the trial ended with exit code {code}; its last lines:\n{''.join(last)}")
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return result
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End our own ranks: asked first, killed when they do not listen."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

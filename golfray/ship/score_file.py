@@ -1,0 +1,106 @@
+"""Scoring an artifact that lies on disk: reload it without trust, check the cap, measure bits per byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from golfray.core.settings import RunSettings, settings_from_dict
+
+
+class ScoreError(Exception):
+    """An artifact, or what is needed to read it, that cannot be used; the message says why and what to do."""
+
+    exit_code = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredFile:
+    """What an artifact is worth: bits per byte, nats per token over ``tokens`` and ``text_bytes``, and its size."""
+
+    bits_per_byte: float
+    loss: float
+    tokens: int
+    text_bytes: int
+    bytes_code: int
+    bytes_model: int
+    cap_bytes: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether code and model together are within the cap."""
+        return self.bytes_code + self.bytes_model <= self.cap_bytes
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        total = self.bytes_code + self.bytes_model
+        margin = self.cap_bytes - total
+        verdict = f"fits, {margin:,} bytes to spare" if self.fits else f"INFEASIBLE: {-margin:,} bytes over"
+        return [
+            f"bpb/roundtrip {self.bits_per_byte:.5f}  val_loss/roundtrip {self.loss:.5f} "
+            f"({self.tokens:,} tokens, {self.text_bytes:,} bytes)",
+            f"bytes/total {total:,} = code {self.bytes_code:,} + model {self.bytes_model:,} "
+            f"of a cap of {self.cap_bytes:,}: {verdict}",
+        ]
+
+
+def score_file(artifact: Path, settings_path: Path | None, data: Path | None, tokenizer: Path | None) -> ScoredFile:
+    """Score ``artifact`` on one process of this machine.
+
+    The settings it was trained with say the model's shape; they are looked for in settings.json beside the artifact
+    where no path is given. ``data`` and ``tokenizer`` replace the settings' own. Raises :class:`ScoreError` for files
+    that are missing or not what they should be; the artifact is never unpickled and its sizes are bounded first.
+    """
+    settings_path = settings_path or artifact.parent / "settings.json"
+    settings = _read_settings(settings_path)
+    changes = {"folder": data, "tokenizer": tokenizer}
+    chosen = {name: str(path.absolute()) for name, path in changes.items() if path is not None}
+    settings = dataclasses.replace(settings, data=dataclasses.replace(settings.data, **chosen))
+    try:
+        content = artifact.read_bytes()
+    except OSError as error:
+        raise ScoreError(f"{artifact}: cannot be read: {error.strerror}") from error
+    return _score(artifact, content, settings)
+
+
+def _read_settings(path: Path) -> RunSettings:
+    try:
+        return settings_from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise ScoreError(f"{path}: no such file; give the artifact's settings with --settings") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ScoreError(f"{path}: not the settings of a trial: {error}") from error
+
+
+def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
+    from golfray.core.byte_table import load_byte_table
+    from golfray.core.gang import join_gang
+    from golfray.core.model import build_model
+    from golfray.core.runtime import choose_runtime, prepare_device
+    from golfray.core.score import score_model
+    from golfray.core.shards import list_shards, load_validation_tokens
+    from golfray.core.trial import load_artifact
+
+    gang = join_gang(settings.runtime.device)
+    prepare_device(gang)
+    model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
+    try:
+        load_artifact(model, content)
+    except ValueError as error:
+        raise ScoreError(f"{artifact}: {error}") from error
+    try:
+        tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)
+        table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ScoreError(f"{error}; give the validation data with --data and --tokenizer") from error
+    score = score_model(model, tokens, table, settings.batch, gang)
+    return ScoredFile(
+        bits_per_byte=score.bits_per_byte,
+        loss=score.loss,
+        tokens=score.tokens,
+        text_bytes=score.bytes,
+        bytes_code=settings.bytes_code,
+        bytes_model=len(content),
+        cap_bytes=settings.cap_bytes,
+    )
