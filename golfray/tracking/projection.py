@@ -1,0 +1,202 @@
+"""What MLflow is told about a study: pure functions from event-log records to parameters, metrics, tags and notes.
+
+Nothing here knows MLflow's client; :mod:`golfray.tracking.mlflow_observer` writes what these functions return.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.records import TrialRecord
+
+CURVE_POINTS = 300
+"""No metric of one run has more points than this, the final value included."""
+
+TAG_CHARACTERS = 4_000
+"""MLflow refuses tags above 8,000 characters; a reason is cut well below that and stays whole in the event log."""
+
+RUN_STATUS = {
+    Kind.SCORED: "FINISHED",
+    Kind.INFEASIBLE: "FINISHED",
+    Kind.STOPPED: "KILLED",
+    Kind.DIVERGED: "FAILED",
+    Kind.CRASHED: "FAILED",
+    Kind.PREEMPTED: "KILLED",
+    Kind.CANCELLED: "KILLED",
+}
+"""MLflow's run status for each kind of outcome: an infeasible trial ran to its end, a diverged one did not."""
+
+KNOB_PREFIX = "knob/"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested dictionaries as ``{"muon.momentum_end": "0.95", ...}``; numbers read back equal."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value if isinstance(value, str) else repr(value)
+    return flat
+
+
+def finite_or_nan(value: float | None) -> float:
+    """A number MLflow can keep: None and infinities become NaN (MLflow would store infinity as 1.8e308)."""
+    return float(value) if value is not None and math.isfinite(value) else math.nan
+
+
+def shorten(text: str) -> str:
+    """``text``, cut to what a tag may hold, saying so."""
+    if len(text) <= TAG_CHARACTERS:
+        return text
+    return f"{text[:TAG_CHARACTERS]} ... (cut; the whole text is in events.jsonl)"
+
+
+def trial_name(trial: TrialRecord, tries: int) -> str:
+    """Run name of a trial, such as ``t003 sampler``; a second try at it is ``t003 sampler, attempt 2``."""
+    return f"t{trial.number:03d} {trial.role}" + (f", attempt {tries}" if tries > 1 else "")
+
+
+def study_params(event: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters of the parent run, from ``study_started``: what was searched, on what, with what budget."""
+    names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
+    params = flatten({name: event[name] for name in names if name in event})
+    params.update(flatten({"budget": event.get("budget") or {}}))
+    params.update({f"space.{name}": text for name, text in _knob_ranges(event.get("space") or {}).items()})
+    return params
+
+
+def _knob_ranges(space: Mapping[str, Any]) -> dict[str, str]:
+    knobs = space.get("knobs", space)
+    if not isinstance(knobs, Mapping):
+        return {}
+    ranges = {}
+    for name, knob in knobs.items():
+        if isinstance(knob, Mapping) and "low" in knob and "high" in knob:
+            ranges[name] = f"{knob['low']} .. {knob['high']}" + (" log" if knob.get("log") else "")
+        elif isinstance(knob, Mapping) and knob.get("choices"):
+            ranges[name] = " | ".join(str(choice) for choice in knob["choices"])
+    return ranges
+
+
+def study_note(event: Mapping[str, Any]) -> str:
+    """Markdown for the description of the experiment and of the parent run."""
+    data = event.get("data") or {}
+    lines = [
+        f"**{event['study']}**: preset `{event.get('preset')}` at scale `{event.get('scale')}`, "
+        f"{event.get('workers')} workers a trial, cap {int(event['cap_bytes']):,} bytes, "
+        f"golfray {event.get('golfray_version')}.",
+        "",
+        f"Data: {data.get('name')}.",
+    ]
+    if data.get("warning"):
+        lines += ["", f"**{data['warning']}**"]
+    reference = data.get("reference") or {}
+    if reference:
+        points = ", ".join(f"{name} {value:.4f}" for name, value in reference.items())
+        lines += ["", f"Bits per byte of the same validation text: {points}."]
+    lines += ["", *(f"- {line}" for line in event.get("describe") or [])]
+    lines += [
+        "",
+        "The score is `bpb/roundtrip`, of the exported file read back; lower is better. Only runs tagged "
+        "`golfray.feasible = true` fit under the cap; the best of them is tagged `golfray.best = true`.",
+    ]
+    return "\n".join(lines)
+
+
+def trial_params(trial: TrialRecord) -> dict[str, str]:
+    """Parameters of a trial's run: every resolved setting, and the knobs once more under ``knob/``."""
+    params = flatten(trial.settings or {})
+    params.update({f"{KNOB_PREFIX}{name}": text for name, text in flatten(trial.params).items()})
+    return params
+
+
+def trial_tags(trial: TrialRecord) -> dict[str, str]:
+    """Tags of a trial's run that are known when it is asked."""
+    tags = {
+        "golfray.trial": str(trial.number),
+        "golfray.role": trial.role,
+        "golfray.told": "true" if trial.told else "false",
+    }
+    if trial.replicate_of is not None:
+        tags["golfray.replicate_of"] = str(trial.replicate_of)
+    return tags
+
+
+def expected_points(trial: TrialRecord) -> int:
+    """How many points the trial's curve will have at most, as its settings say."""
+    return int((trial.settings or {}).get("runtime", {}).get("log_points", CURVE_POINTS))
+
+
+def curve_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a ``progress`` record: the step and the elapsed seconds are MLflow's own two axes already."""
+    return {name: finite_or_nan(value) for name, value in metrics.items() if name not in ("step", "elapsed_s")}
+
+
+def fidelity_text(fidelity: Mapping[str, Any]) -> str:
+    """One line a fidelity, keys sorted, so that equal fidelities are equal tags."""
+    return ", ".join(f"{name}={fidelity[name]}" for name in sorted(fidelity))
+
+
+def outcome_tags(outcome: Outcome) -> dict[str, str]:
+    """Tags of a trial's run that its end decides. ``golfray.feasible`` is ``unknown`` where no artifact was weighed."""
+    tags = {
+        "golfray.outcome": outcome.kind.value,
+        "golfray.reason": shorten(outcome.reason),
+        "golfray.feasible": {Kind.SCORED: "true", Kind.INFEASIBLE: "false"}.get(outcome.kind, "unknown"),
+        "golfray.fidelity": fidelity_text(outcome.fidelity),
+    }
+    if outcome.artifact_sha256:
+        tags["golfray.artifact_sha256"] = outcome.artifact_sha256
+    return tags
+
+
+def outcome_metrics(outcome: Outcome) -> dict[str, float]:
+    """Final metrics under the names of design.md, phases as ``phase/<name>_s`` (seconds)."""
+    metrics = {name: finite_or_nan(value) for name, value in outcome.metrics.items()}
+    metrics.update({f"phase/{name}_s": finite_or_nan(value) for name, value in outcome.phases.items()})
+    return metrics
+
+
+def outcome_note(outcome: Outcome, folder: str | None) -> str:
+    """Markdown for the description of a trial's run: the first thing its page shows."""
+    metrics = outcome.metrics
+    lines = [f"**{outcome.kind.value}**: {shorten(outcome.reason or 'no reason given')}"]
+    if "bytes/total" in metrics and "bytes/margin" in metrics:
+        margin = int(metrics["bytes/margin"])
+        side = f"{margin:,} under the cap" if margin >= 0 else f"{-margin:,} over the cap"
+        lines += ["", f"{int(metrics['bytes/total']):,} bytes, {side}."]
+    if "bpb/roundtrip" in metrics:
+        lines += ["", f"{metrics['bpb/roundtrip']:.4f} bits per byte after the round trip."]
+    if folder is not None:
+        lines += ["", f"Folder of the attempt, below the study's: `{folder}`"]
+    return "\n".join(lines)
+
+
+class Curve:
+    """Thins one attempt's progress, as it comes, so that no metric has more than ``CURVE_POINTS`` points.
+
+    Which points are kept depends on their order alone, so a replay keeps the same ones. Two places are reserved: for
+    the last point of the curve and for the final value that the outcome brings.
+    """
+
+    def __init__(self, expected_points: int) -> None:
+        self._stride = max(1, math.ceil(expected_points / (CURVE_POINTS - 2)))
+        self._seen = 0
+        self._kept = 0
+        self._held: Mapping[str, Any] | None = None
+
+    def keep(self, event: Mapping[str, Any]) -> bool:
+        """Whether this ``progress`` record is to be written now; if not, it is held in case it turns out the last."""
+        kept = self._seen % self._stride == 0 and self._kept < CURVE_POINTS - 2
+        self._seen += 1
+        self._kept += kept
+        self._held = None if kept else event
+        return kept
+
+    def last(self) -> Mapping[str, Any] | None:
+        """The last record, where it was not kept."""
+        return self._held
