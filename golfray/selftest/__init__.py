@@ -1,0 +1,1 @@
+"""This machine's numerics against reference numbers."""
