@@ -7,10 +7,11 @@ again by their tags, and timestamps are those of the events; so writing the same
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,54 +50,45 @@ def load_mlflow() -> tuple[Any, Any]:
     return tracking, entities
 
 
+class TrackingError(Exception):
+    """MLflow could not record an event; the message says what to do."""
+
+
 class MlflowObserver:
     """Writes a study into ``<study_folder>/mlflow.db`` as it happens; only the driver's process may have one.
 
-    A failure of MLflow ends the recording and never the study: it is logged with what to do, and the store can be
-    rebuilt from the event log.
+    Whatever breaks in MLflow is raised as ``TrackingError``. The study then tells this observer nothing more and goes
+    on: the store can be rebuilt from the event log.
     """
 
     def __init__(self, study_folder: Path) -> None:
         self._folder = study_folder
         self._writer: _Writer | None = None
-        self._missed = 0
 
     def on_event(self, event: dict[str, Any]) -> None:
-        """Write one event-log record. Never raises because of MLflow."""
-        if self._missed:
-            self._missed += 1
-            return
-        try:
-            self._write(event)
-        except Exception as error:  # noqa: BLE001 -- whatever breaks in a tracker must not take the study with it
-            self._missed = 1
-            self._warn(f"MLflow failed at event {event.get('seq')} ({event['event']}): {error!r}")
+        """Write one event-log record; raises ``TrackingError``."""
+        with self._explained(f"event {event.get('seq')} ({event['event']})"):
+            # Made at the first event and not before: importing MLflow takes seconds, and lanes start meanwhile.
+            if self._writer is None:
+                self._writer = _Writer(self._folder)
+            self._writer.write(event)
 
     def close(self) -> None:
-        """Flush what is buffered. Never raises because of MLflow."""
-        if self._missed:
-            self._warn(f"{self._missed} events of this study were not written to MLflow")
-        elif self._writer is not None:
-            try:
+        """Write what is buffered; raises ``TrackingError``."""
+        with self._explained("the end"):
+            if self._writer is not None:
                 self._writer.close()
-            except Exception as error:  # noqa: BLE001 -- as above
-                self._missed = 1
-                self._warn(f"MLflow failed while closing: {error!r}")
 
-    def _write(self, event: dict[str, Any]) -> None:
-        if self._writer is None:
-            self._writer = _Writer(self._folder)
-        self._writer.write(event)
-
-    def _warn(self, what: str) -> None:
-        logger.warning(
-            "%s. The study itself is not affected and %s is complete; after the study, delete %s and run "
-            "`golfray ui %s`, which rebuilds it.",
-            what,
-            self._folder / LOG_NAME,
-            self._folder / STORE_NAME,
-            self._folder,
-        )
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise TrackingError(
+                f"MLflow failed at {what}: {type(error).__name__}: {error}. {self._folder / LOG_NAME} has everything: "
+                f"after the study delete {self._folder / STORE_NAME} and run `golfray ui {self._folder}`, "
+                "which rebuilds it."
+            ) from error
 
 
 def replay(study_folder: Path) -> None:
@@ -176,6 +168,7 @@ class _Writer:
             "mlflow.experimentKind": "custom_model_development",
             "mlflow.experiment.primaryMetric.name": "bpb/roundtrip",
             "mlflow.experiment.primaryMetric.greaterIsBetter": "false",
+            f"mlflow.sharedViewState.{projection.VIEW_NAME}": projection.trials_view(event),
         }.items():
             self._client.set_experiment_tag(self._experiment, tag, value)
         tags = {
@@ -225,7 +218,12 @@ class _Writer:
                 "mlflow.parentRunId": self._parent,
                 "mlflow.source.name": "golfray tune",
             }
-            run_id = self._run(key, projection.trial_name(trial, tries), tags, projection.trial_params(trial))
+            run_id = self._run(
+                key,
+                projection.trial_name(trial, tries),
+                tags,
+                projection.trial_params(trial, projection.knobs(self._record.header)),
+            )
             self._children[key] = _Child(run_id, projection.expected_points(trial))
         return self._children[key]
 

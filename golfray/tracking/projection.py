@@ -5,8 +5,9 @@ Nothing here knows MLflow's client; :mod:`golfray.tracking.mlflow_observer` writ
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
@@ -30,6 +31,9 @@ RUN_STATUS = {
 """MLflow's run status for each kind of outcome: an infeasible trial ran to its end, a diverged one did not."""
 
 KNOB_PREFIX = "knob/"
+
+VIEW_NAME = "trials"
+"""``?viewStateShareKey=`` of the page that :func:`trials_view` describes."""
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -65,21 +69,20 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
     params = flatten({name: event[name] for name in names if name in event})
     params.update(flatten({"budget": event.get("budget") or {}}))
-    params.update({f"space.{name}": text for name, text in _knob_ranges(event.get("space") or {}).items()})
+    params.update({f"space.{path}": knob_range(knob) for path, knob in knobs(event).items()})
     return params
 
 
-def _knob_ranges(space: Mapping[str, Any]) -> dict[str, str]:
-    knobs = space.get("knobs", space)
-    if not isinstance(knobs, Mapping):
-        return {}
-    ranges = {}
-    for name, knob in knobs.items():
-        if isinstance(knob, Mapping) and "low" in knob and "high" in knob:
-            ranges[name] = f"{knob['low']} .. {knob['high']}" + (" log" if knob.get("log") else "")
-        elif isinstance(knob, Mapping) and knob.get("choices"):
-            ranges[name] = " | ".join(str(choice) for choice in knob["choices"])
-    return ranges
+def knobs(event: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """{path: domain} of what the study varies, from ``study_started``."""
+    return dict(event["space"].get("knobs", {}))
+
+
+def knob_range(knob: Mapping[str, Any]) -> str:
+    """A knob's domain on one line: ``0.01 .. 0.16, log=True`` or ``choices=[1, 2]``, with whatever else it says."""
+    words = [f"{knob['low']} .. {knob['high']}"] if "low" in knob and "high" in knob else []
+    words += [f"{name}={value}" for name, value in knob.items() if name not in ("low", "high") and value]
+    return ", ".join(words)
 
 
 def study_note(event: Mapping[str, Any]) -> str:
@@ -107,10 +110,17 @@ def study_note(event: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def trial_params(trial: TrialRecord) -> dict[str, str]:
-    """Parameters of a trial's run: every resolved setting, and the knobs once more under ``knob/``."""
-    params = flatten(trial.settings or {})
-    params.update({f"{KNOB_PREFIX}{name}": text for name, text in flatten(trial.params).items()})
+def trial_params(trial: TrialRecord, varied: Iterable[str]) -> dict[str, str]:
+    """Parameters of a trial's run: every resolved setting, and those that the study varies once more under ``knob/``.
+
+    A knob's value is the one that the trial ran with, which need not be the number that the sampler draws.
+    """
+    settings, drawn = flatten(trial.settings or {}), flatten(trial.params)
+    params = dict(settings)
+    for path in varied:
+        value = settings.get(path, drawn.get(path))
+        if value is not None:
+            params[f"{KNOB_PREFIX}{path}"] = value
     return params
 
 
@@ -174,6 +184,27 @@ def outcome_note(outcome: Outcome, folder: str | None) -> str:
     if folder is not None:
         lines += ["", f"Folder of the attempt, below the study's: `{folder}`"]
     return "\n".join(lines)
+
+
+def trials_view(event: Mapping[str, Any]) -> str:
+    """The experiment page's view that ``golfray ui`` opens: a row a trial, in order, with outcome, score and knobs.
+
+    JSON of the page's own state, as MLflow 3.17 keeps it in a tag for a shared view; other versions that do not know
+    a field leave it out. It is not ordered by score, because MLflow would put over-cap trials first.
+    """
+    columns = {f"tags.`golfray.{name}`": 130 for name in ("outcome", "best")}
+    columns |= {f"metrics.`{name}`": 115 for name in ("bpb/roundtrip", "bytes/total", "bytes/margin")}
+    columns |= {f"params.`{KNOB_PREFIX}{path}`": 60 + 7 * len(KNOB_PREFIX + path) for path in knobs(event)}
+    view = {
+        "selectedColumns": list(columns),
+        "columnOrder": list(columns),
+        "columnWidths": columns,
+        "searchFilter": "tags.`golfray.role` != 'study'",
+        "orderByKey": "tags.`mlflow.runName`",
+        "orderByAsc": True,
+        "runsHiddenMode": "SHOW_ALL",
+    }
+    return json.dumps(view)
 
 
 class Curve:

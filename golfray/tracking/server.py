@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,13 +14,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from golfray.sweep.events import LOG_NAME
 from golfray.sweep.records import StudyRecord
 from golfray.tracking.mlflow_observer import ARTIFACTS_NAME, STORE_NAME, load_mlflow, replay, store_uri
+from golfray.tracking.projection import VIEW_NAME
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 5000
@@ -29,6 +30,8 @@ STOP_SECONDS = 10.0
 
 class ServerError(Exception):
     """The page cannot be shown; the message says what to do."""
+
+    exit_code = 4
 
 
 def serve(study_folder: Path, port: int = DEFAULT_PORT, say: Callable[[str], None] = print) -> None:
@@ -51,7 +54,9 @@ def serve(study_folder: Path, port: int = DEFAULT_PORT, say: Callable[[str], Non
             say(f"starting MLflow for study {record.name} ...")
             experiment = _experiment_id(study_folder, record.name)
             _wait_until_up(server, port, output)
-            say(f"http://{HOST}:{port}/#/experiments/{experiment}/runs   (Ctrl-C ends it)")
+            view = f"workflowType=machine_learning&viewStateShareKey={VIEW_NAME}"
+            say(f"http://{HOST}:{port}/#/experiments/{experiment}/runs?{view}")
+            say("Ctrl-C ends it")
             server.wait()
             raise ServerError(f"MLflow's server ended by itself with code {server.returncode}:\n{_tail(output)}")
         except KeyboardInterrupt:
@@ -68,7 +73,7 @@ def _check_port(port: int) -> None:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             raise ServerError(
-                f"port {port} on {HOST} cannot be used ({error}); close what uses it or choose another: --port {port + 1}"
+                f"port {port} on {HOST} cannot be used ({error}); close what uses it, or choose another: --port"
             ) from error
 
 
@@ -124,14 +129,13 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
     try:
         if server.poll() is None:
             server.terminate()
-            server.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass  # The group is killed next, which is all that is left to do.
+            # Past the limit the group is killed, which is all that is left to do.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(STOP_SECONDS)
     finally:
-        try:
+        # The usual case is that everything the server started has ended and there is no group any more.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # Everything the server started has ended.
         server.wait()
 
 
@@ -140,7 +144,7 @@ def _tail(output: IO[bytes], characters: int = 3000) -> str:
     return output.read().decode(errors="replace")[-characters:]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("serve() handles signals and must be called from the main thread")

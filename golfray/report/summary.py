@@ -1,0 +1,231 @@
+"""The end of a study: its trials in a table, the best feasible one, what that is worth, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from golfray.report.numbers import (
+    KIND_STYLE,
+    bpb_text,
+    bytes_text,
+    first_line,
+    knob_paths,
+    knob_value,
+    margin_text,
+    seconds_text,
+    value_text,
+)
+from golfray.sweep.outcome import Kind
+from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.statistics import Claim, claim
+
+
+def print_summary(record: StudyRecord, folder: Path, console: Console | None = None) -> None:
+    """Print the end of a study whose directory is ``folder``."""
+    console = console or Console(highlight=False)
+    console.print()
+    console.print(trials_table(record))
+    console.print(Text("* best feasible; ranked: scored, under the cap, no replicate\n"), soft_wrap=True)
+    console.print(knobs_table(record, console.width))
+    for line in summary_lines(record, folder):
+        console.print(line, soft_wrap=True)
+
+
+def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
+    """Trials in the order of the table.
+
+    First those that may be best, by score; then replicates and scores of another fidelity; then over-cap ones by
+    score, then the rest in the order in which they were asked.
+    """
+    candidates = {trial.number for trial in record.candidates}
+
+    def order(trial: TrialRecord) -> tuple[int, float, int]:
+        if trial.number in candidates and trial.bpb is not None:
+            return 0, trial.bpb, trial.number
+        kind = trial.outcome.kind if trial.outcome is not None else None
+        group = {Kind.SCORED: 1, Kind.INFEASIBLE: 2}.get(kind, 3) if kind is not None else 4
+        return group, trial.bpb if trial.bpb is not None and group < 3 else 0.0, trial.number
+
+    return sorted(record.trials, key=order)
+
+
+def trials_table(record: StudyRecord) -> Table:
+    """All trials as ranked, in less than 80 columns.
+
+    Only the best feasible trial has a star, and only trials that may be best have a rank.
+    """
+    best = best_feasible(record)
+    candidates = {trial.number for trial in record.candidates}
+    table = _plain_table()
+    table.add_column("", no_wrap=True, justify="right")
+    for name in ("trial", "role", "outcome"):
+        table.add_column(name, no_wrap=True)
+    for name in ("BPB", "bytes", "margin"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for rank, trial in enumerate(ranked_trials(record), 1):
+        is_best = best is not None and trial.number == best.number
+        kind = trial.outcome.kind if trial.outcome is not None else None
+        margin = record.cap_bytes - trial.bytes_total if trial.bytes_total is not None else None
+        table.add_row(
+            "*" if is_best else str(rank) if trial.number in candidates else "",
+            f"t{trial.number:03d}",
+            trial.role,
+            _outcome_words(record, trial),
+            bpb_text(trial.bpb),
+            bytes_text(trial.bytes_total),
+            margin_text(margin),
+            style="bold green" if is_best else KIND_STYLE[kind] if kind not in (None, Kind.SCORED) else "",
+        )
+    return table
+
+
+def knobs_table(record: StudyRecord, width: int) -> Table:
+    """A row a knob, a column a trial, as many trials from the top of the ranking as ``width`` columns hold."""
+    best = best_feasible(record)
+    paths = knob_paths(record)
+    # A replicate has the knobs of the trial that it repeats.
+    trials = [trial for trial in ranked_trials(record) if trial.role != REPLICATE]
+    cells = {trial.number: [value_text(knob_value(trial, path)) for path in paths] for trial in trials}
+    room = width - max((len(path) for path in paths), default=0) - 1
+    table = _plain_table()
+    table.add_column("knob", no_wrap=True)
+    columns = []
+    for trial in trials:
+        is_best = best is not None and trial.number == best.number
+        name = f"t{trial.number:03d}" + ("*" if is_best else "")
+        room -= max(len(text) for text in (name, *cells[trial.number])) + 1
+        if room < 0:
+            break
+        table.add_column(name, no_wrap=True, justify="right", style="bold green" if is_best else "")
+        columns.append(cells[trial.number])
+    for path, *values in zip(paths, *columns, strict=True):
+        table.add_row(path, *values)
+    return table
+
+
+def _plain_table() -> Table:
+    return Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
+
+
+def summary_lines(record: StudyRecord, folder: Path) -> list[Text]:
+    """What follows the table, a line each."""
+    said = claim(record)
+    return [
+        Text(),
+        *_failures(record),
+        *_best_lines(record, folder, said),
+        *_claim_lines(said),
+        *_reference_lines(record),
+        Text(),
+        *_next_commands(record, folder, said),
+    ]
+
+
+def _best_lines(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
+    best = said.best
+    if best is None or best.attempt is None or best.outcome is None or best.bytes_total is None:
+        return [Text(f"best feasible: none; no trial scored within the cap of {record.cap_bytes:,} bytes", "bold red")]
+    margin = record.cap_bytes - best.bytes_total
+    lines = [
+        Text(f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte", "bold green"),
+        Text(f"  {bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"),
+    ]
+    artifact = _artifact(best, folder)
+    if artifact is not None:
+        lines.append(Text(f"  {artifact}"))
+    return lines
+
+
+def _claim_lines(said: Claim) -> list[Text]:
+    if said.best is None:
+        return []
+    lines = []
+    if said.best.number == 0:
+        lines.append(Text("against trial 0: trial 0 itself is best; no trial that fits beat the preset"))
+    elif said.difference is None:
+        lines.append(Text("against trial 0: unknown, trial 0 has no score"))
+    else:
+        times = said.in_noise_units
+        size = "" if times is None else f"; the difference is {abs(times):.1f} times that"
+        side = "better" if said.difference < 0 else "worse"
+        runs = "trial 0" if said.noise.runs == 1 else f"the mean of trial 0 on {said.noise.runs} seeds"
+        lines.append(Text(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
+        lines.append(Text(f"  seed noise of this fidelity: {said.noise}{size}"))
+    if said.expected_luck is None:
+        lines.append(Text(f"luck of the best of {said.candidates}: unknown, as the noise is"))
+    else:
+        lines.append(
+            Text(f"luck of the best of {said.candidates}: {said.expected_luck:.4f} BPB if all were equally good")
+        )
+    return lines
+
+
+def _reference_lines(record: StudyRecord) -> list[Text]:
+    data = record.header["data"]
+    points = {name: value for name, value in (data.get("reference") or {}).items() if value is not None}
+    lines = []
+    if points:
+        told = ", ".join(f"{name} {value:.4f}" for name, value in points.items())
+        lines += [Text("the same text in bits per byte:"), Text(f"  {told}")]
+    if data.get("warning"):
+        lines.append(Text(str(data["warning"]), style="yellow"))
+    return lines
+
+
+def _failures(record: StudyRecord) -> list[Text]:
+    lines = []
+    for trial in record.trials:
+        if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
+            reason = first_line(trial.outcome.reason) or "no reason given"
+            lines.append(Text(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
+        elif trial.settings is None:
+            lines.append(Text(f"t{trial.number:03d} refused: {first_line(str(trial.told_reason))}"))
+    elapsed = (record.last_event or 0.0) - (record.started or 0.0)
+    counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items())
+    lines.append(
+        Text(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")
+    )
+    return [*lines, Text()]
+
+
+def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
+    where = shlex.quote(str(folder))
+    commands = [(f"golfray ui {where}", "compare the trials in MLflow")]
+    artifact = _artifact(said.best, folder) if said.best is not None else None
+    if said.best is not None and artifact is not None:
+        commands.append((f"golfray score {shlex.quote(str(artifact))}", "score the best artifact again"))
+        implied = {} if said.best.number == 0 else record.header["space"].get("implied", {})
+        values = {**implied, **{path: knob_value(said.best, path) for path in knob_paths(record)}}
+        sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items() if value is not None)
+        header = record.header
+        commands.append(
+            (f"golfray train --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
+        )
+    return [Text(f"{what}:\n  {command}") for command, what in commands]
+
+
+def _artifact(trial: TrialRecord, folder: Path) -> Path | None:
+    attempt = trial.attempt
+    if attempt is None or attempt.folder is None or attempt.outcome is None or attempt.outcome.artifact is None:
+        return None
+    return folder / attempt.folder / attempt.outcome.artifact
+
+
+def _outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
+    if trial.outcome is None:
+        return "refused" if trial.settings is None else "running"
+    kind = trial.outcome.kind.value
+    if trial.outcome.kind is Kind.SCORED and trial.role != REPLICATE and not record.is_comparable(trial):
+        return "other fidelity"
+    return "OVER CAP" if trial.outcome.kind is Kind.INFEASIBLE else kind
+
+
+def _typed(value: Any) -> str:
+    """A value as ``--set`` reads it back exactly."""
+    return shlex.quote(value if isinstance(value, str) else repr(value))

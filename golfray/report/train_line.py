@@ -1,0 +1,122 @@
+"""``golfray train`` on the terminal: a live line while one trial runs, and its result in a few lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from golfray.report.numbers import KIND_STYLE, bpb_text, first_line, margin_text, outcome_text, seconds_text
+from golfray.sweep.outcome import Outcome
+
+REFRESH_PER_SECOND = 4
+SECONDS_A_LINE = 5.0
+
+
+class TrainLine:
+    """Shows the points of one running trial.
+
+    On a terminal it is one line that is drawn again; elsewhere a line is printed for the first point, then at most
+    one every five seconds. Use it as a context manager. ``steps`` and ``seconds`` are where the run stops (None: no
+    such limit).
+    """
+
+    def __init__(self, steps: int | None, seconds: float | None, console: Console | None = None) -> None:
+        self._steps, self._seconds = steps, seconds
+        self._console = console or Console(highlight=False)
+        self._latest: Mapping[str, float] = {}
+        self._printed = 0.0
+        self._live: Live | None = None
+
+    def __enter__(self) -> TrainLine:
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._text,
+                console=self._console,
+                refresh_per_second=REFRESH_PER_SECOND,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def point(self, point: Mapping[str, float]) -> None:
+        """Take one progress point of ``golfray.core.trial.run_trial``."""
+        self._latest = point
+        if self._live is None and (not self._printed or time.monotonic() - self._printed >= SECONDS_A_LINE):
+            self._printed = time.monotonic()
+            self._console.print(self._text(), soft_wrap=True)
+
+    def text(self, line: str) -> None:
+        """Print a line that the trial said, above the live one."""
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _text(self) -> Text:
+        point = self._latest
+        if not point:
+            return Text("starting")
+        step = f"step {int(point['step']):,}" + (f"/{self._steps:,}" if self._steps else "")
+        words = [
+            step,
+            f"loss {point['train/loss']:.4f}",
+            f"lr x{point['train/lr_multiplier']:.3f}",
+            f"{point['train/tokens_per_s']:,.0f} tokens/s",
+            seconds_text(point["elapsed_s"]) + (f" of {seconds_text(self._seconds)}" if self._seconds else ""),
+        ]
+        return Text("  ".join(words), no_wrap=True, overflow="ellipsis")
+
+
+def print_result(
+    result: Mapping[str, Any], folder: Path, warning: str | None = None, console: Console | None = None
+) -> None:
+    """Print how a trial ended; ``result`` is the dictionary form of an Outcome, ``folder`` where it wrote.
+
+    ``warning`` is the corpus's, on what its scores are not.
+    """
+    console = console or Console(highlight=False)
+    outcome = Outcome.from_dict(dict(result))
+    metrics = outcome.metrics
+    lines = [Text(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
+    if "bpb/roundtrip" in metrics:
+        lines.append(
+            Text(
+                f"bits per byte: {bpb_text(metrics['bpb/roundtrip'])} after the round trip, "
+                f"{bpb_text(metrics.get('bpb/prequant'))} before it"
+            )
+        )
+    if "bytes/total" in metrics:
+        code, model, margin = (metrics.get(f"bytes/{name}") for name in ("code", "model", "margin"))
+        cap = int(metrics["bytes/total"] + (margin or 0))
+        lines.append(
+            Text(f"bytes: {int(code or 0):,} code + {int(model or 0):,} model, {margin_text(margin)} to cap {cap:,}")
+        )
+    if "train/steps" in metrics:
+        lines.append(
+            Text(
+                f"training: {int(metrics['train/steps']):,} steps, {int(metrics.get('train/tokens', 0)):,} tokens, "
+                f"{metrics.get('train/step_ms', 0):.1f} ms a step, {metrics.get('train/tokens_per_s', 0):,.0f} tokens/s"
+            )
+        )
+    if outcome.phases:
+        phases = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in outcome.phases.items())
+        lines.append(Text(f"phases: {phases}"))
+    if outcome.artifact:
+        lines.append(Text(f"artifact: {folder / outcome.artifact}"))
+        lines.append(Text(f"score it again: golfray score {folder / outcome.artifact}"))
+    elif outcome.reason:
+        lines.append(Text(f"reason: {first_line(outcome.reason, 1000)}"))
+    if warning:
+        lines.append(Text(warning, style="yellow"))
+    for line in lines:
+        console.print(line, soft_wrap=True)
