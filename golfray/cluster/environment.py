@@ -20,6 +20,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from golfray.cluster.preflight import EnvironmentProblem
 
@@ -46,6 +47,8 @@ _VARIABLES = {
 
 # Jobs and results are a few kilobytes, so Ray need not claim its usual third of the memory.
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
+
+_LAST_MOMENTS_SECONDS = 10.0
 
 # A socket path holds 107 bytes, of which Ray appends up to about 65 (session name, sockets/plasma_store).
 _LONGEST_TEMP_FOLDER = 40
@@ -101,7 +104,7 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         os.environ.pop(name, None)
 
     import ray
-    from ray._raylet import AuthenticationTokenLoader
+    from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # a compiled module
 
     if ray.is_initialized():
         _restore_environment(saved)
@@ -147,7 +150,9 @@ def stop_session(session: Session) -> None:
     """Leave the cluster; a local one ends, its logs move into the study's directory and its temporary files go."""
     import ray
 
+    processes = _cluster_processes(session.temp_folder) if session.temp_folder is not None else []
     ray.shutdown()
+    _wait_until_gone(processes)
     ray_logger = logging.getLogger("ray")
     ray_logger.handlers = session._saved_handlers
     session._log_handler.close()
@@ -155,6 +160,33 @@ def stop_session(session: Session) -> None:
     if session.temp_folder is not None and session.temp_folder.exists():
         _keep_logs(session.folder / "logs", session.temp_folder)
         shutil.rmtree(session.temp_folder, ignore_errors=True)
+
+
+def _cluster_processes(temp_folder: Path) -> list[Any]:
+    """The servers that ``ray.init`` started for this session, known by the folder they use, and their children."""
+    import psutil  # type: ignore[import-untyped]  # Ray brings it along
+
+    found = []
+    for child in psutil.Process().children():
+        try:
+            if any(str(temp_folder) in part for part in child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            continue  # it ended while we looked
+    return found
+
+
+def _wait_until_gone(processes: list[Any]) -> None:
+    """Ray's workers see a moment late that their server has ended; what does not see it at all is killed."""
+    import psutil
+
+    _, alive = psutil.wait_procs(processes, timeout=_LAST_MOMENTS_SECONDS)
+    for process in alive:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue  # it ended by itself meanwhile
+    psutil.wait_procs(alive, timeout=_LAST_MOMENTS_SECONDS)
 
 
 def _write_token(path: Path) -> Path:

@@ -61,6 +61,6 @@ def rank_error(error: Exception) -> RankError:
     text = " ".join(str(cause).split())
     if not isinstance(cause, RayActorError):
         return RankError("raised", text[:LONGEST_TEXT])
-    # Ray's message is a page of guesses; the sentence after this label is what it knows.
-    detail = text.partition("Worker exit detail: ")[2] or text
+    # Ray's message is a page of guesses; between these two labels is what it knows.
+    detail = (text.partition("Worker exit detail: ")[2] or text).partition(" Some common causes")[0]
     return RankError("preempted" if cause.preempted else "died", detail[:LONGEST_TEXT])

@@ -1,0 +1,206 @@
+"""One real lane of two ranks: jobs in order, equal on every rank, and every way in which one can go wrong."""
+
+import collections
+import json
+import os
+import pathlib
+import signal
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from golfray.sweep.executor import Finished, Job, Progress, Started
+from golfray.sweep.outcome import Kind
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 180
+
+
+class Study:
+    """Drives one executor and remembers how often each job ended."""
+
+    def __init__(self, folder):
+        from golfray.cluster.executor import RayExecutor
+
+        self.folder = folder
+        self.executor = RayExecutor(folder, 2, device="cpu", cpus=2, run="lane_standin:run", cancel_grace_s=2.0)
+        self.ends = collections.Counter()
+        self.submitted = []
+
+    def submit(self, task, seed=0, **sections):
+        job_id = f"job-{len(self.submitted)}"
+        self.submitted.append(job_id)
+        settings = {"data": {"folder": task}, "runtime": {"seed": seed}, **sections}
+        self.executor.submit(Job(job_id, settings, f"attempts/{job_id}"))
+        return job_id
+
+    def events_until(self, wanted, job_id):
+        events = []
+        for _ in range(PATIENCE_SECONDS):
+            for event in self.executor.events(1.0):
+                events.append(event)
+                self.ends[event.job_id] += isinstance(event, Finished)
+            if any(isinstance(event, wanted) and event.job_id == job_id for event in events):
+                return events
+        raise AssertionError(f"no {wanted.__name__} of {job_id} within {PATIENCE_SECONDS} s")
+
+    def outcome(self, job_id):
+        events = self.events_until(Finished, job_id)
+        (end,) = [event for event in events if isinstance(event, Finished) and event.job_id == job_id]
+        return end.outcome
+
+    def notes(self, job_id, rank):
+        """What a rank wrote: one line for every time it ran the job."""
+        path = self.folder / "attempts" / job_id / f"rank-{rank}.json"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        # Ranks find the stand-in where this process finds it.
+        here = pathlib.Path(__file__).parent
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parents[1])]))
+        patch.syspath_prepend(str(here))
+        study = Study(tmp_path_factory.mktemp("study"))
+        yield study
+        study.executor.close()
+
+
+def test_five_jobs_run_in_order_and_every_rank_gets_the_same(study):
+    assert study.executor.slots == 1
+    assert "1 trial at once: 2 CPUs free, one a worker, 2 workers a trial" in study.executor.describe()
+    jobs = [study.submit("steps", seed) for seed in range(5)]
+    events = study.events_until(Finished, jobs[-1])
+    assert [event.job_id for event in events if isinstance(event, Started)] == jobs
+    ends = [event for event in events if isinstance(event, Finished)]
+    assert [event.job_id for event in ends] == jobs
+    assert [event.outcome.metrics["sum"] for event in ends] == [2.0 * seed + 1.0 for seed in range(5)]
+    assert [event.step for event in events if isinstance(event, Progress)] == [1, 2, 3, 4] * 5
+    for seed, job_id in enumerate(jobs):
+        (first,), (second,) = study.notes(job_id, 0), study.notes(job_id, 1)
+        assert first["settings"] == second["settings"] == seed
+        assert first["threads"] == second["threads"] == 1
+    assert len({study.notes(job_id, 0)[0]["pid"] for job_id in jobs}) == 1, "the ranks stay up"
+
+
+def test_the_same_trial_first_and_fifth_gives_the_same_bytes(study, tiny_corpus):
+    sections = {
+        "model": {"vocab_size": 320, "num_layers": 2, "model_dim": 32, "num_heads": 2, "num_kv_heads": 1},
+        "data": {"folder": str(tiny_corpus.folder), "tokenizer": str(tiny_corpus.tokenizer)},
+        "batch": {"tokens": 512, "seq_len": 64, "slices": 2, "val_tokens": 2048},
+        "stop": {"steps": 6, "seconds": None},
+        "runtime": {"seed": 7, "compile": "off", "device": "cpu"},
+        "schedule": {"warmup_steps": 1},
+    }
+    other = {**sections, "model": {**sections["model"], "num_layers": 3}, "runtime": {"seed": 8, "compile": "off"}}
+    jobs = [study.submit("", **(sections if index in (0, 4) else other)) for index in range(5)]
+    outcomes = [study.outcome(job_id) for job_id in jobs]
+    assert {outcome.kind for outcome in outcomes} == {Kind.SCORED}
+    first, fifth = [
+        (study.folder / "attempts" / jobs[index] / str(outcomes[index].artifact)).read_bytes() for index in (0, 4)
+    ]
+    assert first == fifth
+    assert outcomes[1].artifact_sha256 != outcomes[0].artifact_sha256
+
+
+def test_a_raising_job_is_worded_and_the_next_one_runs(study):
+    outcome = study.outcome(study.submit("raise:1", seed=3))
+    assert outcome.kind is Kind.CRASHED
+    assert outcome.reason.startswith("rank 1: ValueError: seed 3 is refused (lane_standin.py:")
+    assert study.outcome(study.submit("steps")).kind is Kind.SCORED
+
+
+def test_a_killed_rank_is_named_and_the_next_job_runs(study):
+    job_id = study.submit("until_stopped")
+    study.events_until(Progress, job_id)
+    os.kill(study.notes(job_id, 1)[0]["pid"], signal.SIGKILL)
+    outcome = study.outcome(job_id)
+    assert outcome.kind is Kind.CRASHED
+    assert outcome.reason.startswith("rank 1 died: ")
+    assert len(study.notes(job_id, 0)) == 1, "what has begun is never run again"
+    after = study.submit("steps")
+    assert study.outcome(after).kind is Kind.SCORED
+    # A rank that dies between jobs costs nobody an attempt.
+    os.kill(study.notes(after, 0)[0]["pid"], signal.SIGKILL)
+    assert study.outcome(study.submit("steps")).kind is Kind.SCORED
+
+
+def test_cancel_queued_running_and_deaf(study):
+    running, queued = study.submit("until_stopped"), study.submit("steps")
+    study.events_until(Progress, running)
+    study.executor.cancel(queued, "not needed")
+    assert study.outcome(queued).reason == "not needed"
+    study.executor.cancel(running, "enough")
+    outcome = study.outcome(running)
+    assert (outcome.kind, outcome.reason) == (Kind.CANCELLED, "enough")
+    study.executor.cancel(running, "too late")
+
+    deaf = study.submit("deaf")
+    study.events_until(Progress, deaf)
+    study.executor.cancel(deaf, "enough")
+    outcome = study.outcome(deaf)
+    assert outcome.kind is Kind.CANCELLED
+    assert "did not stop within 2 s, its lane was killed" in outcome.reason
+    assert study.outcome(study.submit("steps")).kind is Kind.SCORED
+    assert not (study.folder / "attempts" / queued).exists()
+
+
+def test_bad_calls_are_refused(study):
+    with pytest.raises(ValueError, match="job-0 was submitted before"):
+        study.executor.submit(Job("job-0", {}, "attempts/again"))
+    with pytest.raises(ValueError, match="nobody was never submitted"):
+        study.executor.cancel("nobody", "why not")
+
+
+def test_the_token_lies_in_the_study_and_no_other_opens_the_cluster(study):
+    path = study.folder / "ray" / "auth_token"
+    assert path.stat().st_mode & 0o077 == 0
+    (line,) = [line for line in study.executor.describe() if "dashboard" in line]
+    url = line.split()[4].rstrip(",")
+    assert url.startswith("http://127.0.0.1:")
+
+    def status(headers):
+        try:
+            return urllib.request.urlopen(
+                urllib.request.Request(f"{url}/api/jobs/", headers=headers), timeout=30
+            ).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert status({}) == 401
+    assert status({"Authorization": "Bearer wrong"}) == 403
+    assert status({"Authorization": f"Bearer {path.read_text()}"}) == 200
+
+
+def test_every_server_of_ray_listens_on_loopback_only(study):
+    addresses = collections.defaultdict(set)
+    for process in psutil.Process().children(recursive=True):
+        try:
+            for connection in process.net_connections():
+                if connection.status == psutil.CONN_LISTEN:
+                    addresses[connection.laddr.ip].add(process.name())
+        except psutil.NoSuchProcess:
+            continue  # it ended while we looked
+    for address in ("127.0.0.1", "::ffff:127.0.0.1"):
+        assert addresses.pop(address)
+    # What is left is torch's own rendezvous store, which cannot be told where to listen.
+    assert all(name.startswith("ray::RayTrainW") for names in addresses.values() for name in names), addresses
+
+
+def test_close_ends_what_is_open_and_every_job_has_one_end(study):
+    running, queued = study.submit("until_stopped"), study.submit("steps")
+    study.events_until(Progress, running)
+    study.executor.close()
+    for event in study.executor.events(0.0):
+        study.ends[event.job_id] += isinstance(event, Finished)
+        if isinstance(event, Finished):
+            assert event.outcome.kind is Kind.CANCELLED
+    assert {running, queued} <= set(study.ends)
+    assert study.ends == collections.Counter(study.submitted)
+    assert (study.folder / "ray" / "logs" / "raylet.out").is_file()
+    with pytest.raises(RuntimeError, match="the executor is closed"):
+        study.executor.submit(Job("late", {}, "attempts/late"))
