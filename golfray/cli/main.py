@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.exceptions.Abort):
         print("golfray: interrupted", file=sys.stderr)
         code = INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
         known = getattr(error, "exit_code", None)
         if known is None:
             print(f"golfray: this is a bug of golfray ({type(error).__name__}); please report it", file=sys.stderr)

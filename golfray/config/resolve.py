@@ -97,6 +97,11 @@ class Resolved:
     origins: dict[str, str]
     layers: tuple[Layer, ...]
 
+    def overrides(self) -> dict[str, Any]:
+        """{path: value} of what stands over the preset's own layers."""
+        own = [layer for layer in self.layers if layer.source != f"presets/{self.config.preset}.yaml"]
+        return {path: value for layer in own for path, value in layer.flat().items()}
+
     def with_values(self, values: Mapping[str, Any], source: str) -> Resolved:
         """The same configuration with one more layer on top, such as a trial's parameters; ``source`` names it."""
         chosen = {path: self.origins[path] for path in schema.CHOSEN_AT_START}

@@ -11,12 +11,8 @@ from golfray.core.trial import run_trial
 
 
 def print_point(point: dict[str, float]) -> None:
-    """One line of the curve on standard output."""
-    print(
-        f"step {point['step']:.0f} loss {point['train/loss']:.4f} lr x{point['train/lr_multiplier']:.3f} "
-        f"{point['train/step_ms']:.2f} ms/step {point['train/tokens_per_s']:.0f} tokens/s {point['elapsed_s']:.1f} s",
-        flush=True,
-    )
+    """One line of the curve on standard output, as name:value words."""
+    print(" ".join(f"{name}:{value:.6g}" for name, value in point.items()), flush=True)
 
 
 def run_from_text(settings_text: str, folder: str) -> int:

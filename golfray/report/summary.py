@@ -200,7 +200,8 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
     artifact = _artifact(said.best, folder) if said.best is not None else None
     if said.best is not None and artifact is not None:
         commands.append((f"golfray score {shlex.quote(str(artifact))}", "score the best artifact again"))
-        implied = {} if said.best.number == 0 else record.header["space"].get("implied", {})
+        space = record.header["space"]
+        implied = {**space["fixed"], **({} if said.best.number == 0 else space["implied"])}
         values = {**implied, **{path: knob_value(said.best, path) for path in knob_paths(record)}}
         sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items() if value is not None)
         header = record.header

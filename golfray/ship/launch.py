@@ -25,12 +25,17 @@ class LaunchError(Exception):
 
 
 def run_under_torchrun(
-    settings: RunSettings, workers: int, folder: Path, on_line: Callable[[str], None]
+    settings: RunSettings,
+    workers: int,
+    folder: Path,
+    on_point: Callable[[dict[str, float]], None],
+    on_line: Callable[[str], None],
 ) -> dict[str, Any]:
     """Run a trial in ``folder``, which must not exist yet, and return what it wrote as result.json.
 
-    Every line that the ranks print goes to ``on_line``. On the CPU the cores are shared out among the ranks. Raises
-    :class:`LaunchError` where the folder exists or a rank fails. An interrupt ends the ranks before it goes on.
+    Points of the curve go to ``on_point``, every other line that the ranks print to ``on_line``. On the CPU the cores
+    are shared out among the ranks. Raises :class:`LaunchError` where the folder exists or a rank fails. An interrupt
+    ends the ranks before it goes on.
     """
     if folder.exists():
         raise LaunchError(f"{folder} exists already and is never written over; choose another with --folder")
@@ -51,7 +56,11 @@ def run_under_torchrun(
         try:
             for line in process.stdout:
                 last.append(line)
-                on_line(line.rstrip("\n"))
+                point = parse_point(line)
+                if point is not None:
+                    on_point(point)
+                elif not line.startswith("{"):
+                    on_line(line.rstrip("\n"))
             code = process.wait()
         except BaseException:
             _end(process)
@@ -60,6 +69,13 @@ def run_under_torchrun(
         raise LaunchError(f"the trial ended with exit code {code}; its last lines:\n{''.join(last)}")
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     return result
+
+
+def parse_point(line: str) -> dict[str, float] | None:
+    """The point of the curve that a line of the core's output is, or None for any other line."""
+    if not line.startswith("step:"):
+        return None
+    return {name: float(value) for name, _, value in (word.rpartition(":") for word in line.split())}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -11,6 +11,8 @@ OLDEST_PYTHON = (3, 10)
 class PackError(ValueError):
     """Code or settings that cannot become one script; the message says where and what to change."""
 
+    exit_code = 2
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:

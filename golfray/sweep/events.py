@@ -33,6 +33,8 @@ _NON_FINITE = "$float"
 class EventLogError(Exception):
     """The log cannot be read or written as a log; the message names the file and the line."""
 
+    exit_code = 2
+
 
 def encode_record(record: dict[str, Any]) -> str:
     """One line of strict JSON, without the newline.

@@ -49,6 +49,11 @@ class Space:
         return parameters_of(self.knobs)
 
     @property
+    def fixed(self) -> dict[str, Any]:
+        """{path: value} of everything that was laid over the preset before the knobs, in whichever place."""
+        return self.base.overrides()
+
+    @property
     def bits_knobs(self) -> list[str]:
         """Paths of the knobs that are bit-widths."""
         return [knob.path for knob in self.knobs if knob.path.startswith(_BITS)]
@@ -81,6 +86,7 @@ class Space:
             "sampler": self.sampler,
             "seed": self.seed,
             "replicates": self.replicates,
+            "fixed": self.fixed,
             "implied": dict(self.implied),
             "first_points": [dict(point) for point in self.first_points],
             "knobs": {knob.path: _knob_to_dict(knob) for knob in self.knobs},
