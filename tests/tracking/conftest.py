@@ -42,6 +42,8 @@ class StudyLog:
             "study": "muon",
             "golfray_version": "0.1.0",
             "space": {
+                "fixed": {},
+                "implied": {},
                 "knobs": {
                     "optimizer.matrix_lr": {"type": "float", "low": 0.01, "high": 0.16, "log": True},
                     "muon.momentum_end": {"type": "float", "low": 0.9, "high": 0.99},
