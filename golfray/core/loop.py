@@ -122,11 +122,16 @@ class Trainer:
 
 
 def average_gradients(parameters: list[torch.nn.Parameter], gang: Gang) -> None:
-    """Replace every gradient by its mean over ranks, one flat message a dtype."""
+    """Replace every gradient by its mean over ranks, one flat message a dtype.
+
+    Skip weights of a model with one layer have no elements and no gradient.
+    """
     if gang.world_size == 1:
         return
     for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):
-        gradients = [gradient_of(parameter) for parameter in parameters if parameter.dtype == dtype]
+        gradients = [
+            gradient_of(parameter) for parameter in parameters if parameter.dtype == dtype and parameter.numel()
+        ]
         flat = gang.sum(torch.cat([gradient.flatten() for gradient in gradients])) / gang.world_size
         pieces = flat.split([gradient.numel() for gradient in gradients])
         torch._foreach_copy_(gradients, [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)])

@@ -92,24 +92,61 @@ def quantize_state(state: dict[str, torch.Tensor], export: ExportSettings) -> tu
     return container, payload
 
 
-def dequantize_state(container: dict) -> dict[str, torch.Tensor]:
-    """Weights from a container: float32(q) * float32(s) cast to the noted dtype, kept tensors to theirs.
+def container_shapes(container: dict) -> dict[str, torch.Size]:
+    """Shape of every weight in a container, once its parts are known to belong together.
 
-    Raises ``ValueError`` if the container is not of the reference's format or its parts do not belong together.
+    Nothing is computed, so that a container which claims far more than it holds costs nothing. Raises ``ValueError``.
     """
     if container.get("__quant_format__") != QUANT_FORMAT:
         raise ValueError(f"artifact format is {container.get('__quant_format__')!r}, must be {QUANT_FORMAT!r}")
+    parts: list[dict] = []
+    for part_name in ("quantized", "scales", "dtypes", "passthrough", "passthrough_orig_dtypes"):
+        part = container.get(part_name, {} if part_name == "passthrough_orig_dtypes" else None)
+        if not isinstance(part, dict) or not all(isinstance(key, str) for key in part):
+            raise ValueError(f"artifact's {part_name!r} must map tensor names, got {type(part).__name__}")
+        parts.append(part)
+    quantized, scales, dtypes, passthrough, original = parts
+    if not quantized.keys() == scales.keys() == dtypes.keys():
+        odd = sorted(
+            (quantized.keys() | scales.keys() | dtypes.keys()) - (quantized.keys() & scales.keys() & dtypes.keys())
+        )
+        raise ValueError(f"artifact has quantized, scales and dtypes for different tensors: {odd[:5]}")
+    both = sorted((quantized.keys() & passthrough.keys()) | (original.keys() - passthrough.keys()))
+    if both:
+        raise ValueError(f"artifact has tensors both quantized and kept, or a dtype for none: {both[:5]}")
+    for part in (quantized, scales, passthrough):
+        for name, tensor in part.items():
+            plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and tensor.device.type == "cpu"
+            if not plain or not tensor.is_contiguous():
+                raise ValueError(f"{name}: artifact must hold plain contiguous tensors, got {type(tensor).__name__}")
+    for name, integers in quantized.items():
+        scale = scales[name]
+        if integers.dtype != torch.int8 or not scale.is_floating_point():
+            raise ValueError(f"{name}: must be int8 with floating scales, got {integers.dtype} with {scale.dtype}")
+        if scale.ndim and (scale.ndim != 1 or not integers.ndim or scale.shape[0] != integers.shape[0]):
+            raise ValueError(f"{name}: {tuple(scale.shape)} scales for integers of shape {tuple(integers.shape)}")
+    return {name: tensor.shape for name, tensor in [*quantized.items(), *passthrough.items()]}
+
+
+def dequantize_state(container: dict) -> dict[str, torch.Tensor]:
+    """Weights from a container: float32(q) * float32(s) cast to the noted dtype, kept tensors to theirs.
+
+    Raises ``ValueError`` if the container is not of the reference's format, its parts do not belong together, or a
+    weight is not finite.
+    """
+    container_shapes(container)
     state = {}
     for name, integers in container["quantized"].items():
         scale = container["scales"][name].float()
-        if scale.ndim and scale.shape[0] != integers.shape[0]:
-            raise ValueError(f"{name}: {scale.shape[0]} scales for {integers.shape[0]} rows")
         if scale.ndim:
             scale = scale.view(-1, *[1] * (integers.ndim - 1))
         state[name] = (integers.float() * scale).to(dtype_of(container["dtypes"][name])).contiguous()
     original = container.get("passthrough_orig_dtypes", {})
     for name, tensor in container["passthrough"].items():
         state[name] = tensor.to(dtype_of(original[name])) if name in original else tensor
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name}: artifact has values that are not finite")
     return state
 
 

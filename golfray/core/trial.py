@@ -16,7 +16,7 @@ from golfray.core.loop import Report, Trainer, Training
 from golfray.core.model import GPT, build_model
 from golfray.core.muon import orthogonalize
 from golfray.core.optimizers import Optimizers
-from golfray.core.quantize import dequantize_state, quantize_state
+from golfray.core.quantize import container_shapes, dequantize_state, quantize_state
 from golfray.core.runtime import choose_runtime, count_graphs, prepare_device
 from golfray.core.score import score_model
 from golfray.core.settings import RunSettings, settings_to_json
@@ -48,19 +48,20 @@ def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
 
 
 def load_artifact(model: GPT, content: bytes) -> None:
-    """Put an artifact's weights into a model. Raises ``ValueError`` where names or shapes are not the model's."""
+    """Put an artifact's weights into a model. Raises ``ValueError`` where it is damaged or not the model's."""
     own = model.state_dict()
     bound = 2**20 + sum(8 * tensor.numel() + 4096 for tensor in own.values())
-    state = dequantize_state(unpack_artifact(content, bound))
+    container = unpack_artifact(content, bound)
+    shapes = container_shapes(container)
     wrong = [
-        f"{name}: {tuple(state[name].shape) if name in state else 'missing'}, model has "
+        f"{name}: {tuple(shapes[name]) if name in shapes else 'missing'}, model has "
         f"{tuple(own[name].shape) if name in own else 'no such parameter'}"
-        for name in {**own, **state}
-        if name not in own or name not in state or own[name].shape != state[name].shape
+        for name in {**own, **shapes}
+        if name not in own or name not in shapes or own[name].shape != shapes[name]
     ]
     if wrong:
         raise ValueError(f"artifact does not fit the model: {'; '.join(wrong[:5])} ({len(wrong)} in all)")
-    model.load_state_dict(state)
+    model.load_state_dict(dequantize_state(container))
 
 
 def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: Report | None = None) -> dict:
@@ -100,9 +101,10 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
     clock = Clock(gang)
     training = trainer.run(clock, report)
     phases.end("train")
-    finite = all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
-    if training.diverged is None and not finite:
-        training.diverged = f"weights are not finite after step {training.steps}"
+    # float16 is what the container keeps small tensors and row scales in.
+    fits = all(bool(torch.isfinite(parameter.detach().half()).all()) for parameter in model.parameters())
+    if training.diverged is None and not fits:
+        training.diverged = f"weights are not finite, or beyond float16, after step {training.steps}"
     metrics = training_metrics(training, settings, stream)
     metrics["train/recompiles"] = float(count_graphs() - graphs_before) if runtime.compiled else 0.0
     if leads:

@@ -28,7 +28,7 @@ def compute_forward(case: Case, context: Context) -> dict[str, Any]:
     loss.backward()
     parameters = dict(model.named_parameters())
     return {
-        "loss_fp32": float(loss),
+        "loss_fp32": float(loss.detach()),
         "n_params": sum(parameter.numel() for parameter in parameters.values()),
         "param_names_and_shapes": {name: list(parameter.shape) for name, parameter in parameters.items()},
         "grad_norms_fp32": {name: gradient_norm(parameter) for name, parameter in parameters.items()},
@@ -42,27 +42,28 @@ def gradient_norm(parameter: torch.nn.Parameter) -> float:
 
 def compute_train(case: Case, context: Context) -> dict[str, Any]:
     """Losses of some steps from formula weights on formula shards, and the parameter norms after them."""
+    losses, state = train_on_formula(case)
+    return {"losses": losses, "param_norms_after": state_norms(state)}
+
+
+def train_on_formula(case: Case) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses of as many steps as the case has, and the weights they end with."""
     model = formula_model(case["config"], case["weight_scale"])
     with tempfile.TemporaryDirectory() as folder:
         paths = write_formula_shards(pathlib.Path(folder), case["shard_lengths"], case["config"]["vocab_size"])
         losses = list(train_steps(model, training_settings(case, len(case["losses"])), paths))
-    state = model.state_dict()
-    return {
-        "losses": losses,
-        "param_norms_after": {name: float(value.double().norm()) for name, value in state.items()},
-    }
+    return losses, model.state_dict()
+
+
+def state_norms(state: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Euclidean norm of every tensor, accumulated in float64."""
+    return {name: float(tensor.double().norm()) for name, tensor in state.items()}
 
 
 def trained_state(index: int, context: Context) -> dict[str, torch.Tensor]:
     """The weights after train case ``index`` of the same file; trained once a file."""
     if index not in context.trained:
-        case = context.sections["train"][index]
-        model = formula_model(case["config"], case["weight_scale"])
-        with tempfile.TemporaryDirectory() as folder:
-            paths = write_formula_shards(pathlib.Path(folder), case["shard_lengths"], case["config"]["vocab_size"])
-            for _ in train_steps(model, training_settings(case, len(case["losses"])), paths):
-                pass
-        context.trained[index] = model.state_dict()
+        _, context.trained[index] = train_on_formula(context.sections["train"][index])
     return context.trained[index]
 
 

@@ -26,7 +26,8 @@ class Section:
 
     ``compute(case, context)`` returns the fields that a case may expect, as plain JSON values. ``expected(case)``
     returns what it does expect: by default all fields but the inputs. ``prepare(case, data)`` raises
-    ``SelftestError`` where the data that a case needs is not there.
+    ``SelftestError`` where the data that a case needs is not there. ``widened(case, context)`` names values, by their
+    place in the case, that may be off absolutely by more than the file says, and why: ({place: limit}, reason).
     """
 
     inputs: frozenset[str]
@@ -34,6 +35,7 @@ class Section:
     compute: Callable[[Case, Context], dict[str, Any]]
     expected: Callable[[Case], dict[str, Any]] = dict
     prepare: Callable[[Case, pathlib.Path | None], None] | None = None
+    widened: Callable[[Case, Context], tuple[dict[str, float], str]] = lambda case, context: ({}, "")
 
     def wanted(self, case: Case) -> dict[str, Any]:
         """The fields of a case that are results."""
