@@ -37,7 +37,7 @@ def unpack_artifact(content: bytes, max_container_bytes: int = MAX_CONTAINER_BYT
     try:
         with zipfile.ZipFile(io.BytesIO(saved)) as archive:
             members = archive.infolist()
-    except zipfile.BadZipFile as error:
+    except Exception as error:
         raise ValueError(f"artifact holds no saved container: {error}") from error
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ValueError("artifact holds compressed members, which torch.save never writes")

@@ -39,7 +39,7 @@ def tiny_settings(tiny_corpus) -> Callable[..., RunSettings]:
 
     def build(**changes: Any) -> RunSettings:
         values = {name: {**fields, **changes.pop(name, {})} for name, fields in TINY.items()}
-        values["model"]["vocab_size"] = tiny_corpus.vocab_size
+        values["model"].setdefault("vocab_size", tiny_corpus.vocab_size)
         values["data"] = {"folder": str(tiny_corpus.folder), "tokenizer": str(tiny_corpus.tokenizer)}
         for name in [name for name in changes if isinstance(changes[name], dict)]:
             values[name] = {**values.get(name, {}), **changes.pop(name)}
