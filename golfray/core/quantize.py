@@ -99,32 +99,24 @@ def container_shapes(container: dict) -> dict[str, torch.Size]:
     """
     if container.get("__quant_format__") != QUANT_FORMAT:
         raise ValueError(f"artifact format is {container.get('__quant_format__')!r}, must be {QUANT_FORMAT!r}")
-    parts: list[dict] = []
-    for part_name in ("quantized", "scales", "dtypes", "passthrough", "passthrough_orig_dtypes"):
-        part = container.get(part_name, {} if part_name == "passthrough_orig_dtypes" else None)
-        if not isinstance(part, dict) or not all(isinstance(key, str) for key in part):
-            raise ValueError(f"artifact's {part_name!r} must map tensor names, got {type(part).__name__}")
-        parts.append(part)
-    quantized, scales, dtypes, passthrough, original = parts
-    if not quantized.keys() == scales.keys() == dtypes.keys():
-        odd = sorted(
-            (quantized.keys() | scales.keys() | dtypes.keys()) - (quantized.keys() & scales.keys() & dtypes.keys())
-        )
-        raise ValueError(f"artifact has quantized, scales and dtypes for different tensors: {odd[:5]}")
-    both = sorted((quantized.keys() & passthrough.keys()) | (original.keys() - passthrough.keys()))
-    if both:
-        raise ValueError(f"artifact has tensors both quantized and kept, or a dtype for none: {both[:5]}")
-    for part in (quantized, scales, passthrough):
-        for name, tensor in part.items():
-            plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and tensor.device.type == "cpu"
-            if not plain or not tensor.is_contiguous():
-                raise ValueError(f"{name}: artifact must hold plain contiguous tensors, got {type(tensor).__name__}")
-    for name, integers in quantized.items():
+    names = ("quantized", "scales", "dtypes", "passthrough", "passthrough_orig_dtypes")
+    parts = [container.get(name, {} if name == names[-1] else None) for name in names]
+    if not all(isinstance(part, dict) for part in parts):
+        raise ValueError(f"artifact must have {names[:-1]}, each a dict")
+    quantized, scales, dtypes, passthrough, original = (dict(part or {}) for part in parts)
+    if not quantized.keys() == scales.keys() == dtypes.keys() or not original.keys() <= passthrough.keys():
+        raise ValueError("artifact has weights without scale or dtype, or a scale or dtype without weights")
+    if both := quantized.keys() & passthrough.keys():
+        raise ValueError(f"artifact has weights twice: {both}")
+    for name, tensor in [*quantized.items(), *scales.items(), *passthrough.items()]:
+        plain = type(tensor) is torch.Tensor and tensor.layout == torch.strided and tensor.device.type == "cpu"
+        if not plain or not tensor.is_contiguous():
+            raise ValueError(f"{name}: artifact must hold plain contiguous tensors")
+    for name, tensor in quantized.items():
         scale = scales[name]
-        if integers.dtype != torch.int8 or not scale.is_floating_point():
-            raise ValueError(f"{name}: must be int8 with floating scales, got {integers.dtype} with {scale.dtype}")
-        if scale.ndim and (scale.ndim != 1 or not integers.ndim or scale.shape[0] != integers.shape[0]):
-            raise ValueError(f"{name}: {tuple(scale.shape)} scales for integers of shape {tuple(integers.shape)}")
+        if tensor.dtype != torch.int8 or not scale.is_floating_point() or scale.shape not in ((), tensor.shape[:1]):
+            found = f"{scale.dtype} scales of shape {tuple(scale.shape)} for {tensor.dtype} of {tuple(tensor.shape)}"
+            raise ValueError(f"{name}: {found}")
     return {name: tensor.shape for name, tensor in [*quantized.items(), *passthrough.items()]}
 
 
