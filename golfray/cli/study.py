@@ -58,11 +58,12 @@ def tune(
             print("interrupted: ending the running trials; once more to leave at once", flush=True)
             study.stop("interrupted")
 
-        before = signal.signal(signal.SIGINT, on_interrupt)
+        before = {number: signal.signal(number, on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             record = study.run()
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
     print_summary(record, folder)
     if interrupts:
         raise typer.Exit(INTERRUPTED)
