@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings, settings_to_json
 
 _KEPT_LINES = 30
@@ -33,21 +34,26 @@ def run_under_torchrun(
 ) -> dict[str, Any]:
     """Run a trial in ``folder``, which must not exist yet, and return what it wrote as result.json.
 
-    Points of the curve go to ``on_point``, every other line that the ranks print to ``on_line``. On the CPU the cores
-    are shared out among the ranks. Raises :class:`LaunchError` where the folder exists or a rank fails. An interrupt
-    ends the ranks before it goes on.
+    Points of the curve go to ``on_point``, every other line that the ranks print to ``on_line``. A rank computes with
+    as many threads as in a lane of the study, so that the same settings give the same result in both. Raises
+    ``ConfigError`` where the folder exists and :class:`LaunchError` where a rank fails. An interrupt ends the ranks
+    before it goes on.
     """
     if folder.exists():
-        raise LaunchError(f"{folder} exists already and is never written over; choose another with --folder")
+        raise ConfigError("exists already and is never written over; choose another with --folder", file=str(folder))
     folder.mkdir(parents=True)
     settings_file = folder / "settings.json"
     settings_file.write_text(settings_to_json(settings), encoding="utf-8")
     command = [sys.executable, "-u", "-m", "golfray.core.train", str(settings_file), str(folder)]
     if workers > 1:
         command[2:3] = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={workers}", "-m"]
-    threads = max(len(os.sched_getaffinity(0)) // workers, 1)
     # Ranks on one machine talk over loopback only.
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads_per_rank(settings)),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "PYTHONUNBUFFERED": "1",
+    }
     last: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
     with subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -69,6 +75,14 @@ def run_under_torchrun(
         raise LaunchError(f"the trial ended with exit code {code}; its last lines:\n{''.join(last)}")
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     return result
+
+
+def threads_per_rank(settings: RunSettings) -> int:
+    """CPU threads of one rank, as a study's lanes have them: one where the CPU trains, a GPU's share where GPUs do."""
+    import torch
+
+    gpus = torch.cuda.device_count() if settings.runtime.device != "cpu" else 0
+    return max(len(os.sched_getaffinity(0)) // gpus, 1) if gpus else 1
 
 
 def parse_point(line: str) -> dict[str, float] | None:

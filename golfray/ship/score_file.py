@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
+
+from golfray.config.errors import ConfigError
+from golfray.config.resolve import Layer
+from golfray.config.schema import Config
 from golfray.core.settings import RunSettings, settings_from_dict
 
 
@@ -52,25 +59,42 @@ def score_file(artifact: Path, settings_path: Path | None, data: Path | None, to
     where no path is given. ``data`` and ``tokenizer`` replace the settings' own. Raises :class:`ScoreError` for files
     that are missing or not what they should be; the artifact is never unpickled and its sizes are bounded first.
     """
-    settings_path = settings_path or artifact.parent / "settings.json"
-    settings = _read_settings(settings_path)
-    changes = {"folder": data, "tokenizer": tokenizer}
-    chosen = {name: str(path.absolute()) for name, path in changes.items() if path is not None}
-    settings = dataclasses.replace(settings, data=dataclasses.replace(settings.data, **chosen))
     try:
         content = artifact.read_bytes()
     except OSError as error:
         raise ScoreError(f"{artifact}: cannot be read: {error.strerror}") from error
+    settings = _read_settings(settings_path or artifact.parent / "settings.json")
+    changes = {"folder": data, "tokenizer": tokenizer}
+    chosen = {name: str(path.absolute()) for name, path in changes.items() if path is not None}
+    settings = dataclasses.replace(settings, data=dataclasses.replace(settings.data, **chosen))
     return _score(artifact, content, settings)
 
 
 def _read_settings(path: Path) -> RunSettings:
+    """Settings of a trial, every value checked as that of a configuration would be."""
     try:
-        return settings_from_dict(json.loads(path.read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        settings = settings_from_dict(values)
+        _check_settings(dataclasses.asdict(settings))
     except FileNotFoundError as error:
         raise ScoreError(f"{path}: no such file; give the artifact's settings with --settings") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except OSError as error:
+        raise ScoreError(f"{path}: cannot be read: {error.strerror}") from error
+    except (TypeError, ValueError, AttributeError, ConfigError) as error:
         raise ScoreError(f"{path}: not the settings of a trial: {error}") from error
+    return settings
+
+
+def _check_settings(values: dict[str, Any]) -> None:
+    """Raise ``ConfigError`` or ``ValueError`` on a value, or a combination, that no trial can have had."""
+    bytes_code = values.pop("bytes_code")
+    if isinstance(bytes_code, bool) or not isinstance(bytes_code, int) or bytes_code < 0:
+        raise ValueError(f"bytes_code must be an integer >= 0, got {bytes_code!r}")
+    Layer("settings", values).flat()
+    try:
+        Config.model_validate({**values, "preset": "", "scale": "full", "workers": 1})
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"]) from error
 
 
 def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
@@ -84,8 +108,9 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
 
     gang = join_gang(settings.runtime.device)
     prepare_device(gang)
-    model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
     try:
+        _check_size(content, settings)
+        model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
         load_artifact(model, content)
     except ValueError as error:
         raise ScoreError(f"{artifact}: {error}") from error
@@ -104,3 +129,23 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
         bytes_model=len(content),
         cap_bytes=settings.cap_bytes,
     )
+
+
+def _check_size(content: bytes, settings: RunSettings) -> None:
+    """Raise ``ValueError`` where the settings ask for a larger model than the artifact holds, before it is built."""
+    import torch
+
+    from golfray.core.artifact import unpack_artifact
+    from golfray.core.model import GPT
+    from golfray.core.quantize import container_shapes
+
+    shapes = container_shapes(unpack_artifact(content))
+    if settings.model.num_layers > len(shapes):
+        raise ValueError(
+            f"the settings ask for {settings.model.num_layers} layers, it has {len(shapes)} tensors in all"
+        )
+    with torch.device("meta"):
+        wanted = sum(tensor.numel() for tensor in GPT(settings.model).state_dict().values())
+    held = sum(math.prod(shape) for shape in shapes.values())
+    if wanted > held:
+        raise ValueError(f"the settings ask for {wanted:,} parameters, it has {held:,}")
