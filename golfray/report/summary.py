@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from golfray.config.errors import ConfigError
+from golfray.config.positions import parse_value
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -203,7 +206,7 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
         space = record.header["space"]
         implied = {**space["fixed"], **({} if said.best.number == 0 else space["implied"])}
         values = {**implied, **{path: knob_value(said.best, path) for path in knob_paths(record)}}
-        sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items() if value is not None)
+        sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items())
         header = record.header
         commands.append(
             (f"golfray train --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
@@ -228,5 +231,13 @@ def _outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
 
 
 def _typed(value: Any) -> str:
-    """A value as ``--set`` reads it back exactly."""
-    return shlex.quote(value if isinstance(value, str) else repr(value))
+    """A value as ``--set`` reads it back exactly: plain where it can be, else in quotes of its own."""
+    plain = isinstance(value, str) and _reads_as_itself(value)
+    return shlex.quote(value if plain else json.dumps(value))
+
+
+def _reads_as_itself(text: str) -> bool:
+    try:
+        return bool(parse_value(text, "--set", "") == text)
+    except ConfigError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,7 +114,7 @@ def print_result(
         lines.append(Text(f"phases: {phases}"))
     if outcome.artifact:
         lines.append(Text(f"artifact: {folder / outcome.artifact}"))
-        lines.append(Text(f"score it again: golfray score {folder / outcome.artifact}"))
+        lines.append(Text(f"score it again: golfray score {shlex.quote(str(folder / outcome.artifact))}"))
     elif outcome.reason:
         lines.append(Text(f"reason: {first_line(outcome.reason, 1000)}"))
     if warning:
