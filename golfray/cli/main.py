@@ -59,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         print("golfray: interrupted", file=sys.stderr)
         code = INTERRUPTED
+    except SystemExit as ended:
+        # While Ray runs it answers SIGTERM itself, by leaving with the signal's number.
+        if ended.code != signal.SIGTERM:
+            raise
+        print("golfray: interrupted", file=sys.stderr)
+        code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
         code = _explain(error)
     sys.exit(code or 0)

@@ -39,7 +39,9 @@ def tune(
     space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
 
     folder = create_study_folder(absolute(study_dir or Path("studies") / space.name))
-    with RayExecutor(folder, config.workers, device=config.runtime.device) as executor:
+    # On a large machine no more lanes are started than trials will ever fill.
+    most = None if space.trials is None else space.trials + space.replicates - 1
+    with RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=most) as executor:
         study = Study(
             space,
             executor,
