@@ -86,7 +86,8 @@ class Trainer:
             over = is_over(settings.stop, result.steps, result.seconds)
             result.stopped = asked_to_stop and not over
             over = over or asked_to_stop
-            mark = int(run_progress(settings.stop, result.steps, result.seconds) * settings.runtime.log_points)
+            progress = run_progress(settings.stop, result.steps, result.seconds)
+            mark = int(progress * settings.runtime.log_points + 1e-9)
             if result.steps and (over or mark > last_mark):
                 clock.pause()
                 last_mark = mark

@@ -13,10 +13,10 @@ from golfray.core.byte_table import load_byte_table
 from golfray.core.clock import Clock
 from golfray.core.gang import Gang
 from golfray.core.loop import Report, Trainer, Training
-from golfray.core.model import GPT, build_model
+from golfray.core.model import build_model
 from golfray.core.muon import orthogonalize
 from golfray.core.optimizers import Optimizers
-from golfray.core.quantize import container_shapes, dequantize_state, quantize_state
+from golfray.core.quantize import dequantize_state, quantize_state
 from golfray.core.runtime import choose_runtime, count_graphs, prepare_device
 from golfray.core.score import score_model
 from golfray.core.settings import RunSettings, settings_to_json
@@ -45,23 +45,6 @@ def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     container, _ = quantize_state(state, settings.export)
     return pack_artifact(container, settings.export.zlib_level)
-
-
-def load_artifact(model: GPT, content: bytes) -> None:
-    """Put an artifact's weights into a model. Raises ``ValueError`` where it is damaged or not the model's."""
-    own = model.state_dict()
-    bound = 2**20 + sum(8 * tensor.numel() + 4096 for tensor in own.values())
-    container = unpack_artifact(content, bound)
-    shapes = container_shapes(container)
-    wrong = [
-        f"{name}: {tuple(shapes[name]) if name in shapes else 'missing'}, model has "
-        f"{tuple(own[name].shape) if name in own else 'no such parameter'}"
-        for name in {**own, **shapes}
-        if name not in own or name not in shapes or own[name].shape != shapes[name]
-    ]
-    if wrong:
-        raise ValueError(f"artifact does not fit the model: {'; '.join(wrong[:5])} ({len(wrong)} in all)")
-    model.load_state_dict(dequantize_state(container))
 
 
 def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: Report | None = None) -> dict:
@@ -132,7 +115,7 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
             content = (folder / ARTIFACT_NAME).read_bytes()
         content = gang.broadcast_bytes(content)
         phases.end("export")
-        load_artifact(model, content)
+        model.load_state_dict(dequantize_state(unpack_artifact(content)))
         after = score_model(evaluate, validation, table, settings.batch, gang)
         phases.end("score")
         metrics |= {"bpb/roundtrip": after.bits_per_byte, "val_loss/roundtrip": after.loss}

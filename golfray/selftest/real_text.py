@@ -3,13 +3,12 @@
 import pathlib
 from typing import Any
 
-from golfray.core.artifact import pack_artifact
+from golfray.core.artifact import pack_artifact, unpack_artifact
 from golfray.core.byte_table import load_byte_table
-from golfray.core.quantize import quantize_state
+from golfray.core.quantize import dequantize_state, quantize_state
 from golfray.core.score import score_model
 from golfray.core.settings import ExportSettings
 from golfray.core.shards import list_shards, load_validation_tokens
-from golfray.core.trial import load_artifact
 from golfray.selftest.errors import SelftestError
 from golfray.selftest.sections import Case, Context, Section, describe_config
 from golfray.selftest.training import ALONE, formula_model, train_steps, training_settings
@@ -42,7 +41,7 @@ def compute_real_text(case: Case, context: Context) -> dict[str, Any]:
     export = ExportSettings()
     container, payload = quantize_state(model.state_dict(), export)
     content = pack_artifact(container, export.zlib_level)
-    load_artifact(model, content)
+    model.load_state_dict(dequantize_state(unpack_artifact(content)))
     after = score_model(model, tokens, table, settings.batch, ALONE)
     return {
         "train_losses": losses,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +103,16 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
     from golfray.core.runtime import choose_runtime, prepare_device
     from golfray.core.score import score_model
     from golfray.core.shards import list_shards, load_validation_tokens
-    from golfray.core.trial import load_artifact
+    from golfray.ship.foreign_artifact import foreign_state
 
     gang = join_gang(settings.runtime.device)
     prepare_device(gang)
     try:
-        _check_size(content, settings)
-        model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
-        load_artifact(model, content)
+        state = foreign_state(content, settings.model)
     except ValueError as error:
         raise ScoreError(f"{artifact}: {error}") from error
+    model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
+    model.load_state_dict(state)
     try:
         tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)
         table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
@@ -129,23 +128,3 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
         bytes_model=len(content),
         cap_bytes=settings.cap_bytes,
     )
-
-
-def _check_size(content: bytes, settings: RunSettings) -> None:
-    """Raise ``ValueError`` where the settings ask for a larger model than the artifact holds, before it is built."""
-    import torch
-
-    from golfray.core.artifact import unpack_artifact
-    from golfray.core.model import GPT
-    from golfray.core.quantize import container_shapes
-
-    shapes = container_shapes(unpack_artifact(content))
-    if settings.model.num_layers > len(shapes):
-        raise ValueError(
-            f"the settings ask for {settings.model.num_layers} layers, it has {len(shapes)} tensors in all"
-        )
-    with torch.device("meta"):
-        wanted = sum(tensor.numel() for tensor in GPT(settings.model).state_dict().values())
-    held = sum(math.prod(shape) for shape in shapes.values())
-    if wanted > held:
-        raise ValueError(f"the settings ask for {wanted:,} parameters, it has {held:,}")
