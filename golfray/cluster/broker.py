@@ -21,7 +21,7 @@ from golfray.sweep.outcome import Kind, Outcome
 # What `take` answers once the study is over.
 NO_MORE_JOBS = ""
 
-_WATCH_SECONDS = 0.25
+_WATCH_SECONDS = 0.5
 # The controller needs a poll or two to say which rank died; a crash is worded without it after this long.
 _SETTLE_SECONDS = 10.0
 _LOST_AFTER_IDLE_FAILURES = 3

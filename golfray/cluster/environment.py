@@ -24,8 +24,9 @@ from typing import Any
 
 from golfray.cluster.preflight import EnvironmentProblem
 
-# Train's controller looks at its workers this often: a dead rank is noticed, and a finished lane ends, this late.
-_POLL_SECONDS = "0.2"
+# Train's controller looks at its ranks this often: a dead rank is noticed, and a finished lane ends, this late. Reports
+# go to the broker and do not wait for it, while every look costs the ranks time that they should train.
+_POLL_SECONDS = "1.0"
 
 _VARIABLES = {
     "RAY_AUTH_MODE": "token",
@@ -35,6 +36,10 @@ _VARIABLES = {
     # Otherwise a worker's prints appear twice in its log.
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    # The rest of a cluster should take as little of the ranks' CPU as it can: no statistics that nobody reads.
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
     # Ranks stay in the driver's current folder, so that relative data paths mean the same everywhere.
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     # What remains of Ray's chatter on the driver's console (a rank that died) is in its logs and in the outcome.
@@ -104,8 +109,12 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         os.environ.pop(name, None)
 
     import ray
+    from ray._private import ray_constants
     from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # a compiled module
 
+    if address is None and ray_constants.ENABLE_RAY_CLUSTER:
+        _restore_environment(saved)
+        raise EnvironmentProblem("Ray was imported before golfray could set its variables; import it later")
     if ray.is_initialized():
         _restore_environment(saved)
         raise EnvironmentProblem("Ray is running in this process already; close that session first")
@@ -138,9 +147,6 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         stop_session(session)
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error} (see {folder / 'driver.log'})") from error
-    if address is None and context.address_info["node_ip_address"] != "127.0.0.1":
-        stop_session(session)
-        raise EnvironmentProblem("Ray was imported before its variables were set, so its servers would not be local")
     session.address = context.address_info["address"]
     session.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
     return session

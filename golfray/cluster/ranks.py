@@ -1,13 +1,13 @@
-"""The ranks of a lane as others see them: a seat, the process on it, and how it failed."""
+"""The ranks of a lane as others see them: a seat, the process on it, and how it failed.
+
+Ray is imported inside functions: it reads its variables when it is imported, and ``environment`` sets them first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 from typing import Any
-
-import ray
-from ray.exceptions import RayActorError
 
 LONGEST_TEXT = 300
 
@@ -41,10 +41,14 @@ class RankProcess:
 
     def kill(self) -> None:
         """End the process by force; Train then restarts the lane."""
+        import ray
+
         ray.kill(self.actor)
 
     async def probe(self) -> RankError | None:
         """How the process ended; None where it lives, or where no answer came in time."""
+        from ray.exceptions import RayActorError
+
         try:
             await asyncio.wait_for(self.actor.__ray_ready__.remote(), _PROBE_SECONDS)
         except RayActorError as error:
@@ -56,6 +60,8 @@ class RankProcess:
 
 def rank_error(error: Exception) -> RankError:
     """Read what Ray says of a failed rank: a dead process, one that was preempted, or an exception in the rank."""
+    from ray.exceptions import RayActorError
+
     # Train wraps what its health check met in an error of its own.
     cause = getattr(error, "health_check_failure", error)
     text = " ".join(str(cause).split())

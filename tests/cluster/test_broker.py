@@ -50,7 +50,7 @@ class BrokerMachine(RuleBasedStateMachine):
         return Broker(WORKERS, LANES, cancel_grace_s=1e9, silence_s=1e9)
 
     def do(self, coroutine):
-        return self.loop.run_until_complete(coroutine)
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 30))
 
     def spin(self):
         for _ in range(12):

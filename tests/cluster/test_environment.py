@@ -1,0 +1,57 @@
+"""What must be true before Ray is imported."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run_python(code, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_floor_imports_ray_only_when_a_session_starts():
+    code = (
+        "import sys, golfray.cluster.executor, golfray.cluster.broker, golfray.cluster.environment\n"
+        "print(sorted({'ray', 'torch', 'mlflow', 'optuna'} & set(sys.modules)))"
+    )
+    assert run_python(code).stdout.strip() == "[]"
+
+
+def test_ray_imported_too_early_is_said_and_leaves_the_variables_alone(tmp_path):
+    code = (
+        "import os, pathlib, sys, ray\n"
+        "before = dict(os.environ)\n"
+        "from golfray.cluster.environment import start_session\n"
+        "try:\n"
+        "    start_session(pathlib.Path(sys.argv[1]))\n"
+        "except RuntimeError as problem:\n"
+        "    print(problem, problem.exit_code, dict(os.environ) == before)"
+    )
+    assert (
+        "imported before golfray could set its variables; import it later 4 True"
+        in run_python(code, str(tmp_path)).stdout
+    )
+
+
+def test_a_foreign_cluster_needs_its_token(tmp_path):
+    code = (
+        "import os, pathlib, sys\n"
+        "[os.environ.pop(name, None) for name in ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')]\n"
+        "from golfray.cluster.environment import start_session\n"
+        "try:\n"
+        "    start_session(pathlib.Path(sys.argv[1]), '127.0.0.1:1')\n"
+        "except RuntimeError as problem:\n"
+        "    print(problem)"
+    )
+    assert "cluster at 127.0.0.1:1 needs its token: set RAY_AUTH_TOKEN_PATH" in run_python(code, str(tmp_path)).stdout
