@@ -194,23 +194,23 @@ def test_refusals_of_a_file_are_placed(text: str, message: str) -> None:
         ),
         (
             {"batch.tokens": 5000},
-            "batch.tokens: tokens must be a multiple of slices * seq_len (2 * 256 = 512), got 5000; "
-            "nearest: 4608 or 5120",
+            "batch.tokens: tokens must be a multiple of slices * seq_len (2 * 128 = 256), got 5000; "
+            "nearest: 4864 or 5120",
         ),
         (
             {"batch.tokens": 100},
-            "batch.tokens: tokens must be a multiple of slices * seq_len (2 * 256 = 512), got 100; nearest: 512",
+            "batch.tokens: tokens must be a multiple of slices * seq_len (2 * 128 = 256), got 100; nearest: 256",
         ),
         (
             {"batch.seq_len": 384},
-            "batch.seq_len: tokens must be a multiple of slices * seq_len (2 * 384 = 768), got 4096; "
-            "nearest: 3840 or 4608",
+            "batch.seq_len: tokens must be a multiple of slices * seq_len (2 * 384 = 768), got 2048; "
+            "nearest: 1536 or 2304",
         ),
         ({"workers": 4}, "workers: slices must be a multiple of workers (4), got 2"),
         ({"batch.slices": 1}, "batch.slices: slices must be a multiple of workers (2), got 1"),
         (
-            {"batch.val_tokens": 511},
-            "batch.val_tokens: val_tokens must be >= slices * seq_len (2 * 256 = 512), got 511",
+            {"batch.val_tokens": 255},
+            "batch.val_tokens: val_tokens must be >= slices * seq_len (2 * 128 = 256), got 255",
         ),
         ({"stop.seconds": None}, "stop.seconds: steps and seconds are both null; set at least one"),
         ({"model": {"num_layers": 2}, "model.num_layers": 3}, "model.num_layers: is given twice: 2 and 3"),
@@ -222,7 +222,7 @@ def test_refusals_of_combinations(overrides: Mapping[str, Any], message: str) ->
 
 def test_a_broken_rule_is_placed_at_the_value_that_was_written_last() -> None:
     layers = [*space("fixed:\n  batch.tokens: 8192\n"), Layer.from_sets(["batch.slices=6"])]
-    rest = "tokens must be a multiple of slices * seq_len (6 * 256 = 1536), got 8192; nearest: 7680 or 9216"
+    rest = "tokens must be a multiple of slices * seq_len (6 * 128 = 768), got 8192; nearest: 7680 or 8448"
     assert refused(layers) == f"--set batch.slices: {rest}"
     assert refused(layers[:0:-1] + layers[:1]) == f"demo.yaml:2:3 fixed.batch.tokens: {rest}"
 
