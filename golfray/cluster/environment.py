@@ -147,6 +147,9 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         stop_session(session)
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error} (see {folder / 'driver.log'})") from error
+    except BaseException:  # an interruption must not leave half a cluster behind
+        stop_session(session)
+        raise
     session.address = context.address_info["address"]
     session.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
     return session
