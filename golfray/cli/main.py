@@ -57,16 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        print("golfray: interrupted", file=sys.stderr)
         code = INTERRUPTED
     except SystemExit as ended:
         # While Ray runs it answers SIGTERM itself, by leaving with the signal's number.
         if ended.code != signal.SIGTERM:
             raise
-        print("golfray: interrupted", file=sys.stderr)
         code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
         code = _explain(error)
+    if code == INTERRUPTED:
+        print("golfray: interrupted", file=sys.stderr)
     sys.exit(code or 0)
 
 
