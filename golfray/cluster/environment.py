@@ -138,7 +138,7 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
                 object_store_memory=_OBJECT_STORE_BYTES,
                 log_to_driver=False,
                 logging_level=logging.INFO,
-                _temp_dir=str(temp_folder),
+                _temp_dir=str(_ray_folder(temp_folder)),
             )
             _link_logs(folder / "logs", temp_folder)
         else:
@@ -147,6 +147,9 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         stop_session(session)
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error} (see {folder / 'driver.log'})") from error
+    except BaseException:  # interrupted while starting: what runs already must not outlive us
+        stop_session(session)
+        raise
     except BaseException:  # an interruption must not leave half a cluster behind
         stop_session(session)
         raise
@@ -206,10 +209,15 @@ def _write_token(path: Path) -> Path:
     return path
 
 
+def _ray_folder(temp_folder: Path) -> Path:
+    """Ray opens its folder to everybody; one level up is the folder that only its owner may enter."""
+    return temp_folder / "r"
+
+
 def _short_temp_folder() -> str:
     """The system's temporary folder if Ray's socket paths fit below it, else /tmp."""
     usual = tempfile.gettempdir()
-    return usual if len(usual) + len("/golfray-12345678") <= _LONGEST_TEMP_FOLDER else "/tmp"
+    return usual if len(usual) + len("/golfray-12345678/r") <= _LONGEST_TEMP_FOLDER else "/tmp"
 
 
 def _link_logs(link: Path, temp_folder: Path) -> None:
@@ -217,7 +225,7 @@ def _link_logs(link: Path, temp_folder: Path) -> None:
         link.unlink()
     elif link.exists():
         shutil.rmtree(link)
-    link.symlink_to(temp_folder / "session_latest" / "logs")
+    link.symlink_to(_ray_folder(temp_folder) / "session_latest" / "logs")
 
 
 def _keep_logs(kept: Path, temp_folder: Path) -> None:

@@ -98,7 +98,8 @@ class RayExecutor:
         import ray
 
         if self._closed or self._failure:
-            raise RuntimeError(f"no job can be submitted: {'the executor is closed' if self._closed else self._failure}")
+            reason = "the executor is closed" if self._closed else self._failure
+            raise RuntimeError(f"no job can be submitted: {reason}")
         if job.job_id in self._known:
             raise ValueError(f"job {job.job_id} was submitted before; every attempt needs its own job_id")
         absolute = dataclasses.replace(job, folder=str(self._study_folder / job.folder))

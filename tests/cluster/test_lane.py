@@ -176,6 +176,11 @@ def test_the_token_lies_in_the_study_and_no_other_opens_the_cluster(study):
     assert status({"Authorization": f"Bearer {path.read_text()}"}) == 200
 
 
+def test_the_temporary_folder_is_closed_to_other_users(study):
+    (line,) = [line for line in study.executor.describe() if "temporary files" in line]
+    assert pathlib.Path(line.split()[4].rstrip(",")).stat().st_mode & 0o077 == 0
+
+
 def test_every_server_of_ray_listens_on_loopback_only(study):
     addresses = collections.defaultdict(set)
     for process in psutil.Process().children(recursive=True):
