@@ -147,9 +147,6 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         stop_session(session)
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error} (see {folder / 'driver.log'})") from error
-    except BaseException:  # interrupted while starting: what runs already must not outlive us
-        stop_session(session)
-        raise
     except BaseException:  # an interruption must not leave half a cluster behind
         stop_session(session)
         raise
