@@ -1,0 +1,121 @@
+"""What a person types wrongly: one message that says what, where and what to do, exit code 2, never a traceback."""
+
+import pytest
+
+VERBS = ("tune", "train", "score", "pack", "selftest", "ui")
+
+
+def test_help_names_every_verb_and_every_exit_code(golfray):
+    ended = golfray.run("--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert [verb for verb in VERBS if f"│ {verb} " not in ended.out] == []
+    told = " ".join(ended.out.split())
+    assert "Exit codes: 0 ok, 1 a bug of golfray, 2 wrong use" in told
+    assert "7 nothing feasible, 130 interrupted" in told
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(golfray, verb):
+    ended = golfray.run(verb, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"Usage: golfray {verb}" in ended.out
+
+
+def test_version(golfray):
+    import golfray as package
+
+    assert golfray.run("--version").out.strip() == package.__version__
+
+
+# A name, what is typed (files are those of `refused`), and the start and a part of the message.
+REFUSED = {
+    "misspelt knob": (
+        ["tune", "typo.yaml"],
+        ":3 knobs.optimizer.matrx_lr: unknown setting; did you mean optimizer.matrix_lr?",
+    ),
+    "no such space": (["tune", "absent.yaml"], "golfray: absent.yaml: cannot be read: No such file or directory"),
+    "unknown setting": (
+        ["tune", "good.yaml", "--set", "stop.stepz=3"],
+        "golfray: --set stop.stepz: unknown setting; did you mean stop.steps?",
+    ),
+    "no equals sign": (["train", "--set", "stop"], "golfray: --set: expected PATH=VALUE such as"),
+    "out of bounds": (
+        ["train", "--set", "muon.momentum_end=2"],
+        "golfray: --set muon.momentum_end: must be a number >= 0 and < 1, got 2",
+    ),
+    "no shards": (
+        ["train", "--scale", "laptop", "--set", "data.folder=empty"],
+        "/empty: no fineweb_train_*.bin here; data.folder must hold token shards",
+    ),
+    "vectors are no JSON": (["selftest", "--vectors", "bad.json"], "golfray: bad.json: is not JSON: "),
+    "no study": (["ui", "empty"], "/empty: no study here (events.jsonl is missing)"),
+}
+
+
+@pytest.fixture(scope="module")
+def refused(golfray, write_space):
+    """How each of them ended."""
+    folder = golfray.folder
+    good = write_space(folder / "good.yaml").read_text()
+    (folder / "typo.yaml").write_text(good.replace("matrix_lr", "matrx_lr"))
+    (folder / "bad.json").write_text("{\n")
+    (folder / "empty").mkdir()
+    before = {path.name for path in folder.iterdir()}
+    ends = golfray.run_all({name: arguments for name, (arguments, _) in REFUSED.items()})
+    assert {path.name for path in folder.iterdir()} == before, "a refused command left something"
+    return ends
+
+
+def test_a_misspelt_knob_is_shown_at_its_line(golfray, refused):
+    lines = (golfray.folder / "typo.yaml").read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if "matrx_lr" in line]
+    assert refused["misspelt knob"].err.startswith(f"golfray: typo.yaml:{number}:3 knobs.")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(refused, name):
+    ended, expected = refused[name], REFUSED[name][1]
+    assert ended.code == 2, ended
+    assert expected in ended.one_line()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune"], "Error: Missing argument 'SPACE.yaml'."),
+        (["tuna"], "Error: No such command 'tuna'."),
+        (["train", "--steps=3"], "Error: No such option: --steps"),
+    ],
+)
+def test_wrong_use_is_answered_with_the_usage(golfray, arguments, message):
+    ended = golfray.run(*arguments)
+    assert ended.code == 2
+    assert ended.err.startswith("Usage: golfray ")
+    assert " --help' for help." in ended.err
+    assert message in ended.err
+
+
+def test_without_arguments_it_shows_what_there_is(golfray):
+    ended = golfray.run()
+    assert ended.code == 2
+    assert "│ tune " in ended.out
+    assert "Error" not in ended.err
+
+
+def test_full_scale_without_fineweb_says_how_to_get_it(golfray, write_space):
+    write_space(golfray.folder / "full.yaml", scale="full", fixed={"data.folder": ""})
+    ends = golfray.run_all({"tune": ["tune", "full.yaml"], "train": ["train", "--scale=full"]})
+    for ended in ends.values():
+        assert ended.code == 2
+        assert ended.err.startswith("golfray: the full scale trains on FineWeb, which golfray does not have")
+        assert "pip install huggingface_hub" in ended.err
+        assert "--set data.folder=" in ended.err
+        assert "Traceback" not in ended.err
+    assert not (golfray.folder / "studies").exists()
+
+
+def test_a_file_that_cannot_be_written_is_no_bug(golfray):
+    ended = golfray.run("pack", "absent/train_gpt.py")
+    assert ended.code == 4
+    assert ended.one_line().startswith("golfray: absent/train_gpt.py")
+    assert ended.one_line().endswith(": No such file or directory")
