@@ -48,7 +48,7 @@ class StudyLog:
                     "optimizer.matrix_lr": {"type": "float", "low": 0.01, "high": 0.16, "log": True},
                     "muon.momentum_end": {"type": "float", "low": 0.9, "high": 0.99},
                     "export.bits_mlp": {"type": "int", "low": 4, "high": 8},
-                }
+                },
             },
             "preset": "parameter-golf",
             "scale": "laptop",
