@@ -1,0 +1,45 @@
+"""What README.md tells a person to type exists: every verb, every option, every make target, every file."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+GOLFRAY = pathlib.Path(sys.executable).with_name("golfray")
+
+
+def typed_lines() -> list[str]:
+    """Lines of README's fenced blocks that start with one of our commands; continued lines are joined."""
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if re.match(r"(\.venv/bin/)?golfray |make ", line)]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+
+
+def test_readme_says_what_to_type():
+    assert "make tune" in {line.partition("#")[0].strip() for line in typed_lines()}
+
+
+@pytest.mark.parametrize("line", typed_lines())
+def test_it_exists(line):
+    command, *words = shlex.split(line, comments=True)
+    if command == "make":
+        targets = [word for word in words if "=" not in word and not word.startswith("-")]
+        assert set(targets) <= make_targets()
+        return
+    help_words = [word for word in words if word == "--help"]
+    verb = next((word for word in words if not word.startswith("-")), None)
+    arguments = [verb, "--help"] if verb is not None else help_words
+    ended = subprocess.run([GOLFRAY, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    options = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert options <= set(re.findall(r"--[a-z][a-z-]*", ended.stdout))
+    spaces = [word for word in words if word.startswith("search_spaces/")]
+    assert [space for space in spaces if not (ROOT / space).is_file()] == []
