@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import logging
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ ARTIFACTS_NAME = "mlartifacts"
 ATTACHED = ("settings.json", "result.json")
 PARAMS_A_CALL = 100
 POINTS_A_CALL = 200
+LOCK_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +121,7 @@ class _Writer:
     def __init__(self, study_folder: Path) -> None:
         tracking, self._entities = load_mlflow()
         self._folder = study_folder
+        _check_store(study_folder / STORE_NAME)
         uri = store_uri(study_folder)
         self._client = tracking.MlflowClient(tracking_uri=uri, registry_uri=uri)
         self._record = StudyRecord()
@@ -286,6 +289,13 @@ class _Writer:
 
     def _tags(self, tags: Mapping[str, str]) -> list[Any]:
         return [self._entities.RunTag(name, value) for name, value in tags.items()]
+
+
+def _check_store(path: Path) -> None:
+    """Raise ``sqlite3.Error`` where the store cannot be written: MLflow would try for minutes while trials wait."""
+    with contextlib.closing(sqlite3.connect(path, timeout=LOCK_SECONDS)) as store:
+        store.execute("BEGIN IMMEDIATE")
+        store.rollback()
 
 
 def _milliseconds(event: Mapping[str, Any]) -> int:
