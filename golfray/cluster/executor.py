@@ -107,7 +107,7 @@ class RayExecutor:
         self._open[job.job_id] = job
         try:
             ray.get(self._broker.submit.remote(absolute))
-        except ray.exceptions.RayActorError as error:
+        except ray.exceptions.RayError as error:
             self._fail(f"the broker died: {error}")
 
     def events(self, timeout: float) -> list[JobEvent]:
@@ -122,7 +122,7 @@ class RayExecutor:
         try:
             events = ray.get(self._broker.events.remote(timeout))
             self._note_processes(ray.get(self._broker.processes.remote()))
-        except ray.exceptions.RayActorError as error:
+        except ray.exceptions.RayError as error:
             self._fail(f"the broker died: {error}")
             events, self._pending = self._pending, []
             return events
@@ -141,7 +141,7 @@ class RayExecutor:
             return
         try:
             ray.get(self._broker.cancel.remote(job_id, reason))
-        except ray.exceptions.RayActorError as error:
+        except ray.exceptions.RayError as error:
             self._fail(f"the broker died: {error}")
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class RayExecutor:
     def _end_jobs(self) -> None:
         import ray
 
-        with contextlib.suppress(ray.exceptions.RayActorError):  # a dead broker has ended everything already
+        with contextlib.suppress(ray.exceptions.RayError):  # a dead broker has ended everything already
             deadline = self._cancel_grace_s + _END_SECONDS
             with contextlib.suppress(ray.exceptions.GetTimeoutError):  # what is still open is closed as cancelled
                 ray.get(self._broker.close.remote("the executor was closed"), timeout=deadline)
