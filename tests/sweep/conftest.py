@@ -105,6 +105,7 @@ preset: parameter-golf
 scale: laptop
 budget: {trials: 12}
 seed: 3
+fixed: {cap_bytes: 290000}
 knobs:
   optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}
   muon.momentum_end: {low: 0.8, high: 0.99, log: true, complement: true}

@@ -70,7 +70,8 @@ class TestMuonSpace:
         muon = resolved.config.muon
         assert muon.momentum_start <= muon.momentum_end
         assert resolved.config.export.scale_floor == 0.0
-        assert muon.weight_decay == 0.0 or 0.005 <= muon.weight_decay <= 0.15
+        decay = next(knob.domain for knob in space.knobs if knob.path == "muon.weight_decay")
+        assert muon.weight_decay == 0.0 or decay.low <= muon.weight_decay <= decay.high
         assert resolved.origins["export.scale_floor"] == "bits vary"
         assert resolved.origins["optimizer.matrix_lr"] == "sampler"
         for knob in space.knobs:
@@ -104,7 +105,7 @@ def test_describe_says_scale_ranges_and_what_follows() -> None:
     lines = load_space(MUON, has_gpu=False).describe()
     assert lines[0] == "parameter-golf at scale laptop (auto: no GPU was found), 2 workers"
     assert "export.bits_mlp: 4..8, trial 0 at 6" in lines
-    assert "muon.weight_decay: 0 or 0.005..0.15 (log), trial 0 at 0.0" in lines
+    assert "muon.weight_decay: 0 or 0.01..0.5 (log), trial 0 at 0.0" in lines
     assert lines[-1] == "export.scale_floor = 0 in every trial but trial 0: bits vary"
 
 
@@ -212,6 +213,14 @@ def test_a_scale_changes_only_what_it_names(space_at) -> None:
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nworkers: 3\n", 6, "multiple of workers"),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nsampler: tpee\n", 6, "must be 'tpe' or 'random', got \"tpee\""),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nreplicates: 0\n", 6, "greater than or equal to 1"),
+        ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nreplicates: 1001\n", 6, "less than or equal to 1000"),
+        ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, step: .nan}}\n", 5, "must be a number above 0, got NaN"),
+        ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, step: 1.0e-300}}\n", 5, "is too small to tell"),
+        ("knobs: {muon.ns_steps: 3}\n", 5, "must be a mapping of names to values, got 3"),
+        ("knobs: [muon.ns_steps]\n", 5, 'must be a mapping of names to values, got ["muon.ns_steps"]'),
+        ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nfirst_points: 3\n", 6, "must be a list, got 3"),
+        ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nseed: 1.5\n", 6, "must be an integer, got 1.5"),
+        ("knobs: {muon.ns_steps: {low: 1, high: 5, log: 1}}\n", 5, "must be true or false, got 1"),
     ],
 )
 def test_mistakes_are_located(space_at, text: str, line: int, message: str) -> None:
