@@ -24,8 +24,10 @@ _TEXT_TAGS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"}
 _SPECIAL_FLOATS = {".nan": "nan", ".inf": "inf", "+.inf": "inf", "-.inf": "-inf"}
 
 
-# Far above what any configuration needs, far below where the composer's recursion ends.
+# Far above what any configuration needs, far below where the composer's recursion ends and where memory does.
 _DEEPEST = 50
+_LARGEST_BYTES = 2**20
+_LONGEST_INTEGER = 66
 
 
 class Position(NamedTuple):
@@ -67,7 +69,11 @@ class Document:
 def load_yaml(path: pathlib.Path) -> Document:
     """Read a file; raises :class:`ConfigError` where it cannot be read or is not a YAML 1.2 mapping in UTF-8."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise ConfigError(f"is larger than {_LARGEST_BYTES:,} bytes, as no such file is", file=str(path))
+        text = content.decode("utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
     except UnicodeDecodeError as error:
@@ -198,6 +204,8 @@ class _Reader:
                 return _integer(text)
             if node.tag == f"{_TAG}float":
                 return float(_SPECIAL_FLOATS.get(text.lower(), text.replace("_", "")))
+        except OverflowError as error:
+            raise self.error(node, path, f"is beyond 64-bit integers: {shown(text)}") from error
         except ValueError as error:
             raise self.error(node, path, f"is not a number that YAML 1.2 knows: {shown(text)}") from error
         raise self.error(node, path, f"is {shown(text)} of type {node.tag}, which is not read; write plain YAML 1.2")
@@ -218,6 +226,10 @@ def _both_mappings(node: Node, positions: Mapping[str, Position], path: str) -> 
 def _integer(text: str) -> int:
     digits = text.replace("_", "")
     unsigned = digits.lstrip("+-")
-    if unsigned.startswith(("0x", "0o")):
-        return int(digits, 0)
-    return int(digits, 10)
+    # Python itself refuses thousands of digits, and computing with what it takes overflows where a float is met.
+    number = None
+    if len(unsigned) <= _LONGEST_INTEGER:
+        number = int(digits, 0 if unsigned.startswith(("0x", "0o")) else 10)
+    if number is None or not -(2**63) <= number < 2**63:
+        raise OverflowError(digits)
+    return number

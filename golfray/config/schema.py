@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -95,6 +96,10 @@ def _kv_heads_divide_heads(config: Config) -> _Broken | None:
 def _mlp_width_is_whole(config: Config) -> _Broken | None:
     dim, mult = config.model.model_dim, config.model.mlp_mult
     width = mult * dim
+    if math.isinf(width):
+        return _Broken(
+            f"mlp_mult * model_dim must be finite, got {mult:g} * {dim}", ("model.mlp_mult", "model.model_dim")
+        )
     # A multiple such as 992 / 96 comes back from the product one rounding error beside the integer that was meant.
     if round(width) >= 1 and abs(width - round(width)) < 1e-6:
         return None

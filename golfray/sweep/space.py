@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from golfray.sweep.space_file import SpaceFile, read_space_file
 
 _BITS = "export.bits_"
 _SCALE_FLOOR = "export.scale_floor"
+
+# As many neighbours as a float64 has integers; beyond that a step is not a number of its own any more.
+_MOST_STEPS = 2**53
 
 # These decide what a score means or on which machine it was made: trials that differ in them are never ranked.
 _FIDELITY_SECTIONS = ("stop.", "runtime.", "data.")
@@ -210,11 +214,13 @@ class _KnobReader:
         if step is None:
             return None
         whole = self._info().kind == "int"
-        if isinstance(step, bool) or not isinstance(step, int if whole else int | float) or step <= 0:
+        if isinstance(step, bool) or not isinstance(step, int if whole else int | float) or not 0 < step < math.inf:
             raise self._error("step", f"must be {'an integer' if whole else 'a number'} above 0, got {shown(step)}")
         if self._given("log"):
             raise self._error("step", "cannot go with log: steps would not be equal there")
         count = (high - low) / step
+        if count > _MOST_STEPS:
+            raise self._error("step", f"is too small to tell the numbers from {low:g} to {high:g} apart, got {step}")
         if abs(count - round(count)) > 1e-8 or round(count) < 1:
             raise self._error("step", f"must divide high - low = {high - low:g}, got {step}")
         return step if whole else float(step)

@@ -15,6 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document, load_yaml
 
+# Words of a person who writes YAML, in place of pydantic's for a reader of its models.
+_EXPECTED = {
+    "model_type": "a mapping of names to values",
+    "dict_type": "a mapping of names to values",
+    "list_type": "a list",
+    "string_type": "text",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -77,7 +89,7 @@ class SpaceFile(_Entry):
     """Seed of the sampler; the trials' own seed is the setting runtime.seed."""
     sampler: Literal["tpe", "random"] = "tpe"
     """How points are chosen."""
-    replicates: Annotated[int, Field(ge=1)] = 3
+    replicates: Annotated[int, Field(ge=1, le=1000)] = 3
     """Number of seeds on which trial 0 runs, which measures the noise; 1: the noise stays unknown."""
     fixed: dict[str, Any] = Field(default_factory=dict)
     """Settings that differ from the preset in every trial, trial 0 included."""
@@ -137,7 +149,7 @@ def _located(document: Document, error: ValidationError) -> ConfigError:
         return document.error(path, f"is unknown here; {_hint(parts[-1], _fields_beside(parts))}")
     if parts[0] == "scales" and len(parts) == 2:
         return document.error(path, f"is no scale; {_hint(parts[1], ('full', 'laptop'))}")
-    message = first["msg"].removeprefix("Input should be ")
+    message = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
     return document.error(path, f"must be {message}, got {shown(first['input'])}")
 
 

@@ -141,6 +141,9 @@ def test_values_mean_what_yaml_1_2_says(written: str, value: object) -> None:
         ),
         ("a: !b {c: 1}\n", "f.yaml:1:4 a: has the type !b, which is not read; write plain YAML 1.2"),
         ("a: 0b11\n", 'f.yaml:1:4 a: is not a number that YAML 1.2 knows: "0b11"'),
+        ("a: 9223372036854775808\n", 'f.yaml:1:4 a: is beyond 64-bit integers: "9223372036854775808"'),
+        ("a: -0x8000000000000001\n", 'f.yaml:1:4 a: is beyond 64-bit integers: "-0x8000000000000001"'),
+        ("a: 1" + 6000 * "0" + "\n", f'f.yaml:1:4 a: is beyond 64-bit integers: "1{75 * "0"}...'),
         (
             "x:\n  1: a\n",
             'f.yaml:2:3 x: a key must be text, got the single value "1"; put it in quotes if it is a name',
@@ -166,6 +169,7 @@ def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"a: \xe9\n")
     for path, message in (
+        (pathlib.Path("/dev/zero"), "is larger than 1,048,576 bytes, as no such file is"),
         (tmp_path / "absent.yaml", "cannot be read: No such file or directory"),
         (tmp_path, "cannot be read: Is a directory"),
         (latin, "is not UTF-8 text (byte 3)"),

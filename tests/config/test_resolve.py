@@ -291,3 +291,15 @@ def test_refusals_of_set_before_anything_is_resolved(texts: list[str], message: 
 )
 def test_refusals_of_set(text: str, message: str) -> None:
     assert refused([Layer.from_sets([text])]) == message
+
+
+@pytest.mark.parametrize("path", schema.field_paths())
+def test_absurd_values_are_refused_or_hold_and_never_break(path: str) -> None:
+    texts = ("9223372036854775807", "9223372036854775808", "-1", "0", "1.7e308", "1e400", "5e-324", "-.inf", ".nan")
+    for text in (*texts, "", "null", "true", "[1]", "{a: 1}", "'\\0'", "x" * 5000):
+        refusal = ""
+        try:
+            laptop([Layer.from_sets([f"{path}={text}"])]).config.to_run_settings(0)
+        except ConfigError as error:
+            refusal = str(error)
+        assert refusal.startswith(f"--set {path}: ") or not refusal, text
