@@ -18,7 +18,7 @@ def tune(
     sets: list[str] = SETS,
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
-    from golfray.cli.wiring import absolute, corpus_for, has_gpu
+    from golfray.cli.wiring import absolute, corpus_for, has_gpu, passes_lines
     from golfray.cluster.executor import RayExecutor
     from golfray.config.resolve import Layer
     from golfray.report.console import ConsoleObserver
@@ -31,10 +31,9 @@ def tune(
 
     space = load_space(space_file, has_gpu=has_gpu(), layers=[Layer.from_sets(sets)])
     config = space.base.config
-    print(f"{space_file}: preset {config.preset}, scale {config.scale} ({space.base.origins['scale']})")
     corpus = corpus_for(config)
-    for line in corpus.describe(config.batch.tokens):
-        print(line)
+    for line in [*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus)]:
+        print(line, flush=True)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
     space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
 

@@ -17,7 +17,7 @@ def train(
     sets: list[str] = SETS,
 ) -> None:
     """Train, export and score one trial under torchrun, without Ray."""
-    from golfray.cli.wiring import absolute, corpus_for, resolve_configuration, run_settings
+    from golfray.cli.wiring import absolute, corpus_for, passes_lines, resolve_configuration, run_settings
     from golfray.report.train_line import TrainLine, print_result
     from golfray.ship.launch import run_under_torchrun
 
@@ -25,7 +25,7 @@ def train(
     config = resolved.config
     print(f"preset {config.preset}, scale {config.scale} ({resolved.origins['scale']}), {config.workers} worker(s)")
     corpus = corpus_for(config)
-    for line in corpus.describe(config.batch.tokens):
+    for line in [*corpus.describe(config.batch.tokens), *passes_lines(config, corpus)]:
         print(line)
     with TrainLine(config.stop.steps, config.stop.seconds) as train_line:
         result = run_under_torchrun(

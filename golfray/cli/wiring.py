@@ -36,6 +36,15 @@ def corpus_for(config: Config) -> Corpus:
     return choose_corpus(config.scale, named, config.model.vocab_size)
 
 
+def passes_lines(config: Config, corpus: Corpus) -> list[str]:
+    """A line where a run of so many steps may read the training text more than once."""
+    passes = (config.stop.steps or 0) * config.batch.tokens / corpus.train_tokens
+    if passes <= 1:
+        return []
+    limit = "" if config.stop.seconds is None else ", unless its time ends it earlier"
+    return [f"{config.stop.steps:,} steps read the training text {passes:.1f} times{limit}"]
+
+
 def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
     """Settings of a run with the packed script's size in them, on ``corpus`` where one is given."""
     from golfray.ship.packer import bytes_code

@@ -58,12 +58,14 @@ class RayExecutor:
         self._broker: Any = None
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
-            self._plan = self._start(workers, device, max_lanes, run, silence_s)
+            self._plan = self._start(workers, device, address, max_lanes, run, silence_s)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, workers: int, device: str, max_lanes: int | None, run: str, silence_s: float) -> LanePlan:
+    def _start(
+        self, workers: int, device: str, address: str | None, max_lanes: int | None, run: str, silence_s: float
+    ) -> LanePlan:
         import ray
 
         plan = plan_lanes(ray.available_resources(), workers, device, max_lanes)
@@ -77,7 +79,8 @@ class RayExecutor:
         self._broker = actor.remote(workers, names, self._cancel_grace_s, silence_s)
         self._broker.watch.remote()
         scratch = self._session.folder / "scratch"
-        self._lanes = [Lane(name, plan, self._broker, scratch, run, plan.device) for name in names]
+        local = address is None
+        self._lanes = [Lane(name, plan, self._broker, scratch, run, local) for name in names]
         for lane in self._lanes:
             lane.start()
         self._tune = TuneBridge(self._broker, plan.slots, scratch)

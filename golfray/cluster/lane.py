@@ -44,12 +44,14 @@ class RankFailed(RuntimeError):
 class Lane:
     """Runs the trainer of one lane in a thread of the driver until the broker sends its ranks home."""
 
-    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str, device: str) -> None:
+    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str, local: bool) -> None:
         self.name = name
         self._broker = broker
+        # Ranks of a cluster of our own are on this machine: what they say to each other stays on loopback.
+        network = {"GLOO_SOCKET_IFNAME": "lo"} if local else {}
         self._trainer = TorchTrainer(
             serve_jobs,
-            train_loop_config={"lane": name, "broker": broker, "run": run, "device": device},
+            train_loop_config={"lane": name, "broker": broker, "run": run, "device": plan.device},
             scaling_config=ray.train.ScalingConfig(
                 num_workers=plan.workers,
                 use_gpu=plan.device == "cuda",
@@ -60,7 +62,7 @@ class Lane:
                 storage_path=str(scratch),
                 failure_config=ray.train.FailureConfig(max_failures=-1, controller_failure_limit=_START_RETRIES),
                 callbacks=[FailureNotice(name, broker)],
-                worker_runtime_env={"env_vars": {"OMP_NUM_THREADS": str(plan.threads_per_worker)}},
+                worker_runtime_env={"env_vars": {"OMP_NUM_THREADS": str(plan.threads_per_worker), **network}},
             ),
         )
         self._thread = threading.Thread(target=self._fit, name=name, daemon=True)
@@ -165,7 +167,7 @@ def _forget_last_job() -> None:
     import torch
 
     if "torch._dynamo" in sys.modules:
-        # Otherwise the graphs of a lane's trials add up to the recompile limit, and later ones run eagerly unasked.
+        # Otherwise the graphs of a lane's trials add up to torch's recompile limit, which is an error.
         torch._dynamo.reset()
     gc.collect()
     if torch.cuda.is_available():

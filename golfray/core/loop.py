@@ -27,7 +27,6 @@ class Training:
     steps: int = 0
     seconds: float = 0.0
     loss: float = math.nan
-    losses: list[float] = dataclasses.field(default_factory=list)
     curve: list[dict[str, float]] = dataclasses.field(default_factory=list)
     stop_reason: str | None = None
     stopped: bool = False

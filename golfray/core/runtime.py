@@ -41,13 +41,13 @@ def choose_runtime(settings: RunSettings, gang: Gang) -> Runtime:
     return Runtime(getattr(torch, dtype_name), compiled, text)
 
 
-def prepare_device(gang: Gang) -> None:
-    """The baseline's switches on CUDA: TF32 matmuls allowed, flash attention only where the GPU has it (sm80 on)."""
+def prepare_device(gang: Gang, dtype: torch.dtype) -> None:
+    """The baseline's switches on CUDA: TF32 allowed; flash attention alone where GPU (sm80 on) and dtype have it."""
     if gang.device.type != "cuda":
         return
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
-    flash = torch.cuda.get_device_capability(gang.device) >= (8, 0)
+    flash = dtype == torch.bfloat16 and torch.cuda.get_device_capability(gang.device) >= (8, 0)
     torch.backends.cuda.enable_flash_sdp(flash)
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(not flash)

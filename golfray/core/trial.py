@@ -65,8 +65,8 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
     table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
     phases.end("data")
 
-    prepare_device(gang)
     runtime = choose_runtime(settings, gang)
+    prepare_device(gang, runtime.dtype)
     if leads:
         print(f"golfray: {runtime.description}, {gang.world_size} rank(s)", flush=True)
     torch.manual_seed(settings.runtime.seed)

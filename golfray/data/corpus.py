@@ -49,7 +49,8 @@ With the Hub's own client (pip install huggingface_hub), this brings them into t
   hub 'datasets/datasets/fineweb10B_sp1024/fineweb_*_0000[0-7]?.bin'
 Then give both places:
   --set data.folder=DIR/datasets/datasets/fineweb10B_sp1024
-  --set data.tokenizer=DIR/datasets/tokenizers/fineweb_1024_bpe.model"""
+  --set data.tokenizer=DIR/datasets/tokenizers/fineweb_1024_bpe.model
+To try golfray without it, choose the laptop scale (scale: laptop in a space file, --scale laptop elsewhere)."""
 
 
 @dataclasses.dataclass(frozen=True)

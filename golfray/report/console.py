@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from golfray.report.numbers import KIND_STYLE, bpb_text, first_line, outcome_text, seconds_text
+from golfray.report.numbers import KIND_STYLE, bpb_text, fidelity_text, outcome_text, seconds_text
 from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
 
@@ -24,6 +24,7 @@ class ConsoleObserver:
         self._record = StudyRecord()
         self._latest: dict[int, tuple[int, dict[str, float]]] = {}
         self._live: Live | None = None
+        self._fidelity_said = False
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Print what a person wants to know of one event-log record."""
@@ -39,8 +40,6 @@ class ConsoleObserver:
         elif kind == "attempt_ended":
             self._latest.pop(event["trial"], None)
             self._print_end(event)
-        elif kind == "trial_asked" and event["settings"] is None:
-            self._say(event, f"refused: {first_line(str(event.get('told_reason')))}", "red")
         elif kind == "observer_failed":
             self._print(Text(f"{event['observer']} stopped: {event['error']}", style="red"))
         elif kind == "study_ended":
@@ -78,12 +77,17 @@ class ConsoleObserver:
 
     def _print_end(self, event: dict[str, Any]) -> None:
         trial, outcome = self._trial(event), Outcome.from_dict(event["outcome"])
+        if outcome.fidelity and not self._fidelity_said:
+            self._fidelity_said = True
+            self._print(Text(f"trials run as: {fidelity_text(outcome.fidelity)}"))
         attempt = next(attempt for attempt in trial.attempts if attempt.number == event["attempt"])
         begun = attempt.started or attempt.submitted
         took = f", {seconds_text(event['time'] - begun)}" if begun is not None else ""
         best = best_feasible(self._record)
+        passes = outcome.metrics.get("train/data_passes", 0.0)
+        again_text = f", read its training text {passes:.1f} times" if passes > 1 else ""
         new = ", best so far" if best is not None and best.number == trial.number else ""
-        self._say(event, f"{outcome_text(outcome)}{took}{new}", KIND_STYLE[outcome.kind])
+        self._say(event, f"{outcome_text(outcome)}{took}{again_text}{new}", KIND_STYLE[outcome.kind])
 
     def _say(self, event: dict[str, Any], what: str, style: str = "") -> None:
         trial = self._trial(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
@@ -83,3 +84,14 @@ def first_line(text: str, characters: int = 200) -> str:
     """The first line of a reason, cut where it is very long; the event log has the whole."""
     line = text.strip().split("\n", 1)[0]
     return line if len(line) <= characters else line[: characters - 3] + "..."
+
+
+def fidelity_text(fidelity: Mapping[str, Any]) -> str:
+    """What a score can be compared on, in words: "cpu, float32, compiled, 2 ranks of 1 thread, wallclock"."""
+    words = [str(fidelity.get("device", "unknown device")), str(fidelity.get("dtype", "unknown dtype"))]
+    if "compiled" in fidelity:
+        words.append("compiled" if fidelity["compiled"] else "eager")
+    ranks = f"{fidelity.get('workers', '?')} rank(s)"
+    words.append(ranks + (f" of {fidelity['threads']} thread(s)" if "threads" in fidelity else ""))
+    words.append(str(fidelity.get("stop", "unknown stop")))
+    return ", ".join(words)

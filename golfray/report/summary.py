@@ -148,7 +148,7 @@ def _best_lines(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
 def _claim_lines(said: Claim) -> list[Text]:
     if said.best is None:
         return []
-    lines = []
+    lines, size = [], ""
     if said.best.number == 0:
         lines.append(Text("against trial 0: trial 0 itself is best; no trial that fits beat the preset"))
     elif said.difference is None:
@@ -159,7 +159,7 @@ def _claim_lines(said: Claim) -> list[Text]:
         side = "better" if said.difference < 0 else "worse"
         runs = "trial 0" if said.noise.runs == 1 else f"the mean of trial 0 on {said.noise.runs} seeds"
         lines.append(Text(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
-        lines.append(Text(f"  seed noise of this fidelity: {said.noise}{size}"))
+    lines.append(Text(f"  seed noise of this fidelity: {said.noise}{size}"))
     if said.expected_luck is None:
         lines.append(Text(f"luck of the best of {said.candidates}: unknown, as the noise is"))
     else:
@@ -187,8 +187,6 @@ def _failures(record: StudyRecord) -> list[Text]:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
             reason = first_line(trial.outcome.reason) or "no reason given"
             lines.append(Text(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
-        elif trial.settings is None:
-            lines.append(Text(f"t{trial.number:03d} refused: {first_line(str(trial.told_reason))}"))
     elapsed = (record.last_event or 0.0) - (record.started or 0.0)
     counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items())
     lines.append(

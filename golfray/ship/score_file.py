@@ -42,12 +42,12 @@ class ScoredFile:
         """For a person."""
         total = self.bytes_code + self.bytes_model
         margin = self.cap_bytes - total
+        code = f"code {self.bytes_code:,}" if self.bytes_code else "code 0 (the settings do not say: not counted)"
         verdict = f"fits, {margin:,} bytes to spare" if self.fits else f"INFEASIBLE: {-margin:,} bytes over"
         return [
             f"bpb/roundtrip {self.bits_per_byte:.5f}  val_loss/roundtrip {self.loss:.5f} "
             f"({self.tokens:,} tokens, {self.text_bytes:,} bytes)",
-            f"bytes/total {total:,} = code {self.bytes_code:,} + model {self.bytes_model:,} "
-            f"of a cap of {self.cap_bytes:,}: {verdict}",
+            f"bytes/total {total:,} = {code} + model {self.bytes_model:,} of a cap of {self.cap_bytes:,}: {verdict}",
         ]
 
 
@@ -106,12 +106,13 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
     from golfray.ship.foreign_artifact import foreign_state
 
     gang = join_gang(settings.runtime.device)
-    prepare_device(gang)
+    dtype = choose_runtime(settings, gang).dtype
+    prepare_device(gang, dtype)
     try:
         state = foreign_state(content, settings.model)
     except ValueError as error:
         raise ScoreError(f"{artifact}: {error}") from error
-    model = build_model(settings.model, choose_runtime(settings, gang).dtype, gang.device)
+    model = build_model(settings.model, dtype, gang.device)
     model.load_state_dict(state)
     try:
         tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)

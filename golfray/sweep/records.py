@@ -90,6 +90,7 @@ class StudyRecord:
         self.header: dict[str, Any] = {}
         self.trials: list[TrialRecord] = []
         self.end_reason: str | None = None
+        self.complete = False
         self.started: float | None = None
         self.last_event: float | None = None
 
@@ -220,7 +221,7 @@ class StudyRecord:
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
-        self.end_reason = event["reason"]
+        self.end_reason, self.complete = event["reason"], event["complete"]
 
     def _trial(self, event: dict[str, Any]) -> TrialRecord:
         if not 0 <= event["trial"] < len(self.trials):

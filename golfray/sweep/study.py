@@ -116,7 +116,8 @@ class Study:
                 raise _existing_study(self.folder)
             try:
                 self._log_start()
-                self._write("study_ended", reason=self._drive())
+                reason = self._drive()
+                self._write("study_ended", reason=reason, complete=self._stop_reason is None)
             except BaseException as error:
                 self._log_failure(error)
                 raise
@@ -280,7 +281,7 @@ class Study:
             number, attempt = self._jobs[job_id]
             self._write("attempt_ended", trial=number, attempt=attempt, job_id=job_id, outcome=outcome.to_dict())
         self._running.clear()
-        self._write("study_ended", reason=reason)
+        self._write("study_ended", reason=reason, complete=False)
 
     def _write_asked(
         self,

@@ -285,7 +285,7 @@ class _Writer:
             self._client.set_tag(run_id, "golfray.best", "true")
             tags.update({"golfray.best_trial": str(key[0]), "golfray.best_run_id": run_id})
         self._client.log_batch(self._parent, tags=self._tags(tags))
-        self._client.set_terminated(self._parent, "FINISHED", self._time)
+        self._client.set_terminated(self._parent, "FINISHED" if self._record.complete else "KILLED", self._time)
 
     def _tags(self, tags: Mapping[str, str]) -> list[Any]:
         return [self._entities.RunTag(name, value) for name, value in tags.items()]

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from golfray.report.console import ConsoleObserver
 from golfray.report.train_line import TrainLine, print_result
+from golfray.sweep.outcome import Kind, Outcome
 
 
 def off_terminal(width=80):
@@ -26,11 +27,12 @@ def test_off_a_terminal_every_event_is_one_plain_line(tmp_path, mixed_study):
     assert lines[0].endswith("8 trials or 8 minutes, cap 500,000 bytes")
     assert lines[1] == "1 lane of 2 workers: 2 CPU cores, 1 a worker"
     assert lines[2] == "t000 preset: started on lane-0"
-    assert lines[3].startswith("t000 preset: 2.0712 BPB, 480,000 bytes, margin +20,000, ")
+    assert lines[3] == "trials run as: cpu, float32, eager, 2 rank(s), 15 s"
+    assert lines[4].startswith("t000 preset: 2.0712 BPB, 480,000 bytes, margin +20,000, ")
     assert "t007 sampler, attempt 2: crashed: rank 0: out of memory" in text
     assert lines[-1] == "study ended: budget: 8 trials"
-    # Two of the study, two an attempt (11 attempts), one at the end.
-    assert len(lines) == 2 + 2 * 11 + 1
+    # Two of the study, one of the fidelity, two an attempt (11 attempts), one at the end.
+    assert len(lines) == 2 + 1 + 2 * 11 + 1
 
 
 def test_only_feasible_trials_are_called_best(tmp_path, mixed_study):
@@ -62,11 +64,13 @@ def test_a_failed_observer_and_a_refused_configuration_are_printed(tmp_path, Stu
     console = off_terminal()
     log = StudyLog(tmp_path, ConsoleObserver(console))
     log.start()
-    log.ask(settings=None, told_reason="model_dim=100 must be a multiple of num_heads=8")
+    trial = log.ask(settings=None)
+    refused = Outcome(Kind.CRASHED, "configuration refused: model_dim=100 must be a multiple of num_heads=8")
+    log.append("attempt_ended", trial=trial, attempt=1, job_id="muon-0000-1", outcome=refused.to_dict())
     log.append("observer_failed", observer="MlflowObserver", error="disk full")
     log.close()
     text = console.file.getvalue()
-    assert "t000 sampler: refused: model_dim=100 must be a multiple" in text
+    assert "t000 sampler: crashed: configuration refused: model_dim=100 must be a multiple" in text
     assert "MlflowObserver stopped: disk full" in text
 
 

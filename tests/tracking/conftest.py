@@ -130,7 +130,7 @@ class StudyLog:
         return trial
 
     def end(self, reason: str = "budget: 8 trials") -> None:
-        self.append("study_ended", reason=reason)
+        self.append("study_ended", reason=reason, complete=True)
         self.close()
 
     def close(self) -> None:
