@@ -87,19 +87,22 @@ def test_five_jobs_run_in_order_and_every_rank_gets_the_same(study):
     assert len({study.notes(job_id, 0)[0]["pid"] for job_id in jobs}) == 1, "the ranks stay up"
 
 
-def test_the_same_trial_first_and_fifth_gives_the_same_bytes(study, tiny_corpus):
+@pytest.mark.parametrize("compile_mode", ["off", "on"])
+def test_the_same_trial_first_and_fifth_gives_the_same_bytes(study, tiny_corpus, compile_mode):
     sections = {
         "model": {"vocab_size": 320, "num_layers": 2, "model_dim": 32, "num_heads": 2, "num_kv_heads": 1},
         "data": {"folder": str(tiny_corpus.folder), "tokenizer": str(tiny_corpus.tokenizer)},
         "batch": {"tokens": 512, "seq_len": 64, "slices": 2, "val_tokens": 2048},
         "stop": {"steps": 6, "seconds": None},
-        "runtime": {"seed": 7, "compile": "off", "device": "cpu"},
+        "runtime": {"seed": 7, "compile": compile_mode, "device": "cpu"},
         "schedule": {"warmup_steps": 1},
     }
-    other = {**sections, "model": {**sections["model"], "num_layers": 3}, "runtime": {"seed": 8, "compile": "off"}}
+    other = {**sections, "model": {**sections["model"], "num_layers": 3}, "runtime": {"seed": 8, "compile": compile_mode}}
     jobs = [study.submit("", **(sections if index in (0, 4) else other)) for index in range(5)]
     outcomes = [study.outcome(job_id) for job_id in jobs]
     assert {outcome.kind for outcome in outcomes} == {Kind.SCORED}
+    assert {outcome.fidelity["compiled"] for outcome in outcomes} == {compile_mode == "on"}
+    assert {outcome.metrics["train/recompiles"] for outcome in outcomes} == {0.0}
     first, fifth = [
         (study.folder / "attempts" / jobs[index] / str(outcomes[index].artifact)).read_bytes() for index in (0, 4)
     ]
