@@ -26,7 +26,7 @@ def tune(
     from golfray.ship.packer import bytes_code
     from golfray.sweep.records import best_feasible
     from golfray.sweep.space import load_space
-    from golfray.sweep.study import Study, create_study_folder
+    from golfray.sweep.study import Study, create_study_folder, only_driver_of
     from golfray.tracking.mlflow_observer import MlflowObserver
 
     space = load_space(space_file, has_gpu=has_gpu(), layers=[Layer.from_sets(sets)])
@@ -40,7 +40,10 @@ def tune(
     folder = create_study_folder(absolute(study_dir or Path("studies") / space.name))
     # On a large machine no more lanes are started than trials will ever fill.
     most = None if space.trials is None else space.trials + space.replicates - 1
-    with RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=most) as executor:
+    with (
+        only_driver_of(folder),
+        RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=most) as executor,
+    ):
         study = Study(
             space,
             executor,

@@ -6,12 +6,15 @@ is written to the event log first; the record, the sampler and the observers are
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import math
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,27 @@ def create_study_folder(folder: Path) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
     return folder
+
+
+@contextlib.contextmanager
+def only_driver_of(folder: Path) -> Iterator[None]:
+    """Keep every other driver out of a study's folder, from before anything is started in it until all has ended.
+
+    The log alone does not: it is opened once Ray runs, and a second start would have replaced the first one's token by
+    then. The kernel lets go of the folder however this process ends. Raises ``ConfigError`` where another holds it.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                "another golfray is at work here; wait until it has ended, or choose another folder with --study-dir",
+                file=str(folder),
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _existing_study(folder: Path) -> ConfigError:

@@ -17,7 +17,7 @@ from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import PRESET, PRESET_8BIT, REPLICATE, SAMPLER, StudyRecord, best_feasible
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.statistics import claim
-from golfray.sweep.study import Study, create_study_folder
+from golfray.sweep.study import Study, create_study_folder, only_driver_of
 
 DATA = {"folder": "", "name": "synthetic", "reference": {"uniform": 4.0}, "warning": None}
 
@@ -302,6 +302,25 @@ def test_an_existing_study_is_never_overwritten(make) -> None:
     with pytest.raises(ConfigError, match="never overwritten"):
         second.run()
     assert (first.folder / LOG_NAME).read_bytes() == before
+
+
+def test_a_folder_has_one_driver_at_a_time_however_it_ends(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from golfray.sweep.study import only_driver_of\n"
+        "with only_driver_of(pathlib.Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(ConfigError, match="another golfray is at work here") as caught, only_driver_of(tmp_path):
+            pass
+        assert str(tmp_path) in str(caught.value)
+        other.kill()
+    for _ in range(2):
+        with only_driver_of(tmp_path):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
