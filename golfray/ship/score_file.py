@@ -14,6 +14,10 @@ from golfray.config.resolve import Layer
 from golfray.config.schema import Config
 from golfray.core.settings import RunSettings, settings_from_dict
 
+# No trial writes more: the one is a billion parameters, the other many times a whole configuration.
+_LARGEST_ARTIFACT = 2**30
+_LARGEST_SETTINGS = 2**20
+
 
 class ScoreError(Exception):
     """An artifact, or what is needed to read it, that cannot be used; the message says why and what to do."""
@@ -58,10 +62,7 @@ def score_file(artifact: Path, settings_path: Path | None, data: Path | None, to
     where no path is given. ``data`` and ``tokenizer`` replace the settings' own. Raises :class:`ScoreError` for files
     that are missing or not what they should be; the artifact is never unpickled and its sizes are bounded first.
     """
-    try:
-        content = artifact.read_bytes()
-    except OSError as error:
-        raise ScoreError(f"{artifact}: cannot be read: {error.strerror}") from error
+    content = _read(artifact, _LARGEST_ARTIFACT)
     settings = _read_settings(settings_path or artifact.parent / "settings.json")
     changes = {"folder": data, "tokenizer": tokenizer}
     chosen = {name: str(path.absolute()) for name, path in changes.items() if path is not None}
@@ -69,16 +70,26 @@ def score_file(artifact: Path, settings_path: Path | None, data: Path | None, to
     return _score(artifact, content, settings)
 
 
-def _read_settings(path: Path) -> RunSettings:
-    """Settings of a trial, every value checked as that of a configuration would be."""
+def _read(path: Path, largest: int) -> bytes:
+    """The content of a file that may claim to be of any size."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        settings = settings_from_dict(values)
-        _check_settings(dataclasses.asdict(settings))
-    except FileNotFoundError as error:
-        raise ScoreError(f"{path}: no such file; give the artifact's settings with --settings") from error
+        with open(path, "rb") as file:
+            content = file.read(largest + 1)
     except OSError as error:
         raise ScoreError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > largest:
+        raise ScoreError(f"{path}: is larger than {largest:,} bytes, as no such file is")
+    return content
+
+
+def _read_settings(path: Path) -> RunSettings:
+    """Settings of a trial, every value checked as that of a configuration would be."""
+    if not path.exists():
+        raise ScoreError(f"{path}: no such file; give the artifact's settings with --settings")
+    try:
+        values = json.loads(_read(path, _LARGEST_SETTINGS).decode("utf-8"))
+        settings = settings_from_dict(values)
+        _check_settings(dataclasses.asdict(settings))
     except (TypeError, ValueError, AttributeError, ConfigError) as error:
         raise ScoreError(f"{path}: not the settings of a trial: {error}") from error
     return settings
@@ -116,9 +127,14 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
     model.load_state_dict(state)
     try:
         tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)
+    except (OSError, ValueError) as error:
+        raise ScoreError(f"{error}; give the validation data with --data and --tokenizer") from error
+    try:
         table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ScoreError(f"{error}; give the validation data with --data and --tokenizer") from error
+        raise ScoreError(
+            f"{settings.data.tokenizer}: no tokenizer of this model: {error}; give the shards' own with --tokenizer"
+        ) from error
     score = score_model(model, tokens, table, settings.batch, gang)
     return ScoredFile(
         bits_per_byte=score.bits_per_byte,

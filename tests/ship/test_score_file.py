@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pathlib
 import zlib
 
 import pytest
@@ -113,6 +114,25 @@ def test_files_that_are_not_there(tmp_path, content):
     (tmp_path / ARTIFACT).write_bytes(content)
     with pytest.raises(ScoreError, match=r"settings\.json: no such file; give the artifact's settings with --settings"):
         score_file(tmp_path / ARTIFACT, None, None, None)
+
+
+@pytest.mark.parametrize("endless", ["artifact", "settings"])
+def test_a_file_without_an_end(tmp_path, content, monkeypatch, endless):
+    monkeypatch.setattr("golfray.ship.score_file._LARGEST_ARTIFACT", len(content))
+    (tmp_path / ARTIFACT).write_bytes(content)
+    files = {
+        "artifact": tmp_path / ARTIFACT,
+        "settings": tmp_path / "settings.json",
+        endless: pathlib.Path("/dev/zero"),
+    }
+    with pytest.raises(ScoreError, match=r"^/dev/zero: is larger than [\d,]+ bytes, as no such file is$"):
+        score_file(files["artifact"], files["settings"], None, None)
+
+
+def test_a_tokenizer_that_is_none(trained_folder, tmp_path):
+    (tmp_path / "some.model").write_text("hello")
+    with pytest.raises(ScoreError, match=r"some\.model: no tokenizer of this model: .*; give the shards' own with"):
+        score_file(trained_folder / ARTIFACT, None, None, tmp_path / "some.model")
 
 
 def test_data_that_is_not_there(trained_folder, tmp_path):
