@@ -74,7 +74,7 @@ def read_vectors(path: pathlib.Path) -> VectorFile:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SelftestError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SelftestError(f"{path}: is not JSON: {error}") from error
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
@@ -82,13 +82,16 @@ def read_vectors(path: pathlib.Path) -> VectorFile:
     sections = {name: value for name, value in content.items() if isinstance(value, list)}
     if not any(sections.values()):
         raise SelftestError(f"{path}: has no cases; every top-level key with a list is a section")
+    limits = content.get("tol")
+    if not isinstance(limits, dict):
+        raise SelftestError(f"{path}: tol must map sections to tolerances, got {type(limits).__name__}")
     tolerances = {}
     for name, cases in sections.items():
         if name not in SECTIONS:
             raise SelftestError(f"{path}: unknown section {name!r}; known: {', '.join(SECTIONS)}")
-        if name not in content.get("tol", {}):
+        if name not in limits:
             raise SelftestError(f"{path}: tol says nothing about the section {name!r}")
-        tolerances[name] = FieldTolerances(content["tol"][name], f"{path}: tol.{name}")
+        tolerances[name] = FieldTolerances(limits[name], f"{path}: tol.{name}")
         for index, case in enumerate(cases):
             if not isinstance(case, dict):
                 raise SelftestError(f"{path}: {name}[{index}] must be an object, got {type(case).__name__}")
@@ -124,7 +127,7 @@ def with_place(path: pathlib.Path, name: str, index: int, action: Any, *argument
         return action(*arguments)
     except SelftestError as error:
         raise SelftestError(f"{place}: {error}") from error
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise SelftestError(f"{place}: malformed case ({type(error).__name__}: {error})") from error
 
 

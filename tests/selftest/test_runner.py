@@ -97,6 +97,7 @@ def test_control_names_are_not_asked_of_core(small, write, monkeypatch: pytest.M
         ({"format": None}, "format is None"),
         ({"attention_sinks": []}, "unknown section 'attention_sinks'"),
         ({"tol": {}}, "tol says nothing about"),
+        ({"tol": 5}, "tol must map sections to tolerances, got int"),
         ({"lr_schedule": [3]}, r"lr_schedule\[0\] must be an object"),
         ({"tol": {"lr_schedule": {"*": "near"}}}, "unknown tolerance 'near'"),
     ],
@@ -113,6 +114,9 @@ def test_files_that_are_none(tmp_path: pathlib.Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(SelftestError, match="is not JSON"):
         run_vectors(tmp_path / "broken.json")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(SelftestError, match="is not JSON"):
+        run_vectors(tmp_path / "deep.json")
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(SelftestError, match="format is None"):
         run_vectors(tmp_path / "list.json")
@@ -123,6 +127,8 @@ def test_files_that_are_none(tmp_path: pathlib.Path) -> None:
     ("name", "spoiler", "message"),
     [
         ("momentum_schedule", lambda case: case.pop("start"), r"momentum_schedule\[0\]: malformed case .*start"),
+        ("bf16", lambda case: case.update(config="x"), r"bf16\[0\]: malformed case"),
+        ("initial_values", lambda case: case.update(tensors={"a": -1}), r"initial_values\[0\]: malformed case"),
         ("bf16", lambda case: case["config"].update(layers=3), r"bf16\[0\]: config has unknown names \['layers'\]"),
         ("quantizer", lambda case: case["state_dict"][0].update(kind="spiral"), "unknown kind 'spiral'"),
         ("quantizer", lambda case: case["state_dict"][0].update(dtype="int4"), "unknown dtype 'int4'"),
