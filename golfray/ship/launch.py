@@ -41,6 +41,7 @@ def run_under_torchrun(
     """
     if folder.exists():
         raise ConfigError("exists already and is never written over; choose another with --folder", file=str(folder))
+    threads = threads_per_rank(settings)
     folder.mkdir(parents=True)
     settings_file = folder / "settings.json"
     settings_file.write_text(settings_to_json(settings), encoding="utf-8")
@@ -50,7 +51,7 @@ def run_under_torchrun(
     # Ranks on one machine talk over loopback only.
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": str(threads_per_rank(settings)),
+        "OMP_NUM_THREADS": str(threads),
         "GLOO_SOCKET_IFNAME": "lo",
         "PYTHONUNBUFFERED": "1",
     }
@@ -78,10 +79,15 @@ def run_under_torchrun(
 
 
 def threads_per_rank(settings: RunSettings) -> int:
-    """CPU threads of one rank, as a study's lanes have them: one where the CPU trains, a GPU's share where GPUs do."""
+    """CPU threads of one rank, as a study's lanes have them: one where the CPU trains, a GPU's share where GPUs do.
+
+    Raises :class:`LaunchError` where the settings ask for a GPU and there is none.
+    """
     import torch
 
     gpus = torch.cuda.device_count() if settings.runtime.device != "cpu" else 0
+    if settings.runtime.device == "cuda" and not gpus:
+        raise LaunchError("runtime.device is cuda, but torch sees no GPU here; use cpu or auto")
     return max(len(os.sched_getaffinity(0)) // gpus, 1) if gpus else 1
 
 

@@ -66,7 +66,9 @@ def bytes_code(recipe: Recipe = BASELINE) -> int:
 
 
 def write_packed(path: pathlib.Path, script: PackedScript) -> None:
-    """Write the script so that the name never stands for half of it."""
+    """Write the script so that the name never stands for half of it. Raises :class:`PackError` on a folder's name."""
+    if path.is_dir():
+        raise PackError(f"{path}: is a folder; name the file to write")
     # Imported here since it loads torch, which counting the code's bytes does not need.
     from golfray.core.artifact import write_atomically
 

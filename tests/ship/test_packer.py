@@ -137,3 +137,9 @@ def test_written_file_is_the_script_and_nothing_else_stays(tmp_path: pathlib.Pat
     write_packed(path, script)
     assert path.read_bytes() == script.content
     assert [file.name for file in tmp_path.iterdir()] == ["train_gpt.py"]
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(PackError, match="is a folder; name the file to write"):
+        write_packed(tmp_path, pack(RunSettings()))
+    assert not tmp_path.with_name(f"{tmp_path.name}.part").exists()

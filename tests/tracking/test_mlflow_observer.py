@@ -4,6 +4,8 @@ import itertools
 import logging
 import math
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -209,3 +211,22 @@ def test_mlflow_is_quiet(tmp_path, mixed_study, capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err == ""
+
+
+def test_a_store_deleted_under_a_study_is_one_message_and_no_traceback(tmp_path):
+    # In a process of its own: what MLflow logs goes to the stderr that it found when it was imported.
+    program = """
+import pathlib, sys
+from golfray.tracking.mlflow_observer import load_mlflow, store_uri
+tracking, _ = load_mlflow()
+store = pathlib.Path(sys.argv[1])
+client = tracking.MlflowClient(tracking_uri=store_uri(store))
+run = client.create_run(client.create_experiment("study")).info.run_id
+(store / "mlflow.db").unlink()
+try:
+    client.log_metric(run, "train/loss", 1.0)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("MlflowException\n", "")
