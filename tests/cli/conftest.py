@@ -8,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 
@@ -79,10 +80,15 @@ class Started:
     def wait_for_line(self, part: str) -> str:
         """Read standard output up to the first line with ``part`` in it."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said += line
-            if part in line:
-                return line
+        too_late = threading.Timer(TIMEOUT_S, os.killpg, (self.process.pid, signal.SIGTERM))
+        too_late.start()
+        try:
+            for line in self.process.stdout:
+                self.said += line
+                if part in line:
+                    return line
+        finally:
+            too_late.cancel()
         raise AssertionError(f"{part!r} was never said: {self.end()}")
 
     def end(self) -> Ended:

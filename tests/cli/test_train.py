@@ -85,10 +85,10 @@ def test_the_packed_script_makes_the_same_artifact(golfray, trained, tiny_sets, 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_ends_the_ranks_too(golfray, tiny_sets, number):
-    changes = ["--set=workers=2", "--set=stop.steps=1000000"]
+    changes = ["--set=workers=2", "--set=stop.steps=1000000", "--set=runtime.log_points=100000"]
     sets = [option for option in tiny_sets if not option.startswith(("--set=workers", "--set=stop.steps"))]
     started = golfray.start("train", f"--folder={number.name}", *sets, *changes)
-    started.wait_for_line("step 1/1,000,000 ")
+    started.wait_for_line("/1,000,000  loss ")
     started.process.send_signal(number)
     ended = started.end()
     assert (ended.code, ended.err.split("\n")[-2]) == (130, "golfray: interrupted")
