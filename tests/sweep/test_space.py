@@ -106,7 +106,7 @@ def test_describe_says_scale_ranges_and_what_follows() -> None:
     assert lines[0] == "parameter-golf at scale laptop (auto: no GPU was found), 2 workers"
     assert "export.bits_mlp: 4..8, trial 0 at 6" in lines
     assert "muon.weight_decay: 0 or 0.01..0.5 (log), trial 0 at 0.0" in lines
-    assert lines[-1] == "export.scale_floor = 0 in every trial but trial 0: bits vary"
+    assert lines[-1] == "export.scale_floor = 0 wherever the sampler searches: bits vary"
 
 
 def test_8_bit_point_is_left_out_where_it_is_trial_0_again(space_at) -> None:
