@@ -218,13 +218,13 @@ def test_a_store_deleted_under_a_study_is_one_message_and_no_traceback(tmp_path)
     program = """
 import pathlib, sys
 from golfray.tracking.mlflow_observer import load_mlflow, store_uri
-tracking, _ = load_mlflow()
+tracking, entities = load_mlflow()
 store = pathlib.Path(sys.argv[1])
 client = tracking.MlflowClient(tracking_uri=store_uri(store))
 run = client.create_run(client.create_experiment("study")).info.run_id
 (store / "mlflow.db").unlink()
 try:
-    client.log_metric(run, "train/loss", 1.0)
+    client.log_batch(run, metrics=[entities.Metric("train/loss", 1.0, 0, step) for step in range(3)])
 except Exception as error:
     print(type(error).__name__)
 """
