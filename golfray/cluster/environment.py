@@ -18,6 +18,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -164,11 +165,16 @@ def stop_session(session: Session) -> None:
     _wait_until_gone(processes)
     ray_logger = logging.getLogger("ray")
     ray_logger.handlers = session._saved_handlers
-    session._log_handler.close()
     _restore_environment(session._saved_environment)
-    if session.temp_folder is not None and session.temp_folder.exists():
-        _keep_logs(session.folder / "logs", session.temp_folder)
-        shutil.rmtree(session.temp_folder, ignore_errors=True)
+    try:
+        session._log_handler.close()
+        if session.temp_folder is not None and session.temp_folder.exists():
+            _keep_logs(session.folder / "logs", session.temp_folder)
+    except OSError as error:  # the disk is full: the study must still end as itself
+        print(f"Ray's logs could not be kept in {session.folder}: {error}", file=sys.stderr)
+    finally:
+        if session.temp_folder is not None:
+            shutil.rmtree(session.temp_folder, ignore_errors=True)
 
 
 def _cluster_processes(temp_folder: Path) -> list[Any]:

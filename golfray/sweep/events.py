@@ -86,14 +86,24 @@ class EventLog:
         self._next_seq = len(self.records)
 
     def append(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Write one record and return it as a reader will see it."""
+        """Write one record and return it as a reader will see it.
+
+        Raises ``OSError`` with the log's path where it cannot be written, such as on a full disk; the log ends with its
+        last whole record then.
+        """
         record = {"seq": self._next_seq, "time": time.time(), "event": event, **fields}
         line = encode_record(record)
         data = line.encode() + b"\n"
-        while data:
-            data = data[os.write(self._fd, data) :]
-        if event in DURABLE:
-            os.fsync(self._fd)
+        before = os.fstat(self._fd).st_size
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+            if event in DURABLE:
+                os.fsync(self._fd)
+        except OSError as error:
+            # Half a line with another after it would make the whole log unreadable.
+            os.ftruncate(self._fd, before)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         self._next_seq += 1
         return decode_record(line)
 

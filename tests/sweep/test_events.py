@@ -145,3 +145,24 @@ def test_killed_writer_loses_no_record_and_its_lock(tmp_path: Path) -> None:
         assert [record["number"] for record in log.records] == list(range(len(log.records)))
         assert len(log.records) >= content.count(b"\n")
         assert log.append("study_ended", reason="resumed")["seq"] == len(log.records)
+
+
+def test_a_full_disk_leaves_a_whole_log_and_names_it(tmp_path: Path) -> None:
+    # A limit on a file's size cuts a write short where a full disk does, and lets a later, shorter one pass as freed
+    # space does.
+    program = """
+import pathlib, resource, sys
+from golfray.sweep.events import EventLog
+with EventLog(pathlib.Path(sys.argv[1])) as log:
+    log.append("first")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, resource.RLIM_INFINITY))
+    try:
+        log.append("second", text=1000 * "x")
+    except OSError as error:
+        print(error)
+    log.append("third")
+"""
+    path = tmp_path / "events.jsonl"
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
+    assert [(event["seq"], event["event"]) for event in read_events(path)] == [(0, "first"), (1, "third")]
