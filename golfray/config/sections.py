@@ -38,7 +38,7 @@ class Model(Section):
 
     vocab_size: Annotated[int, Field(ge=2, le=65_536)]
     """Number of token ids; shards store them as 16-bit integers. Must equal the tokenizer's size."""
-    num_layers: Count
+    num_layers: Annotated[int, Field(ge=1, le=1000)]
     """Number of transformer blocks; the first half feeds skip connections to the second."""
     model_dim: Count
     """Width of the residual stream, in channels."""

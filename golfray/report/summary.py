@@ -206,8 +206,9 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
         values = {**implied, **{path: knob_value(said.best, path) for path in knob_paths(record)}}
         sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items())
         header = record.header
+        again = f"golfray train --folder runs/{record.name}-t{said.best.number:03d}"
         commands.append(
-            (f"golfray train --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
+            (f"{again} --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
         )
     return [Text(f"{what}:\n  {command}") for command, what in commands]
 

@@ -15,6 +15,7 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings, settings_to_json
 
+LOG_NAME = "train.log"
 _KEPT_LINES = 30
 _END_SECONDS = 15.0
 
@@ -34,7 +35,8 @@ def run_under_torchrun(
 ) -> dict[str, Any]:
     """Run a trial in ``folder``, which must not exist yet, and return what it wrote as result.json.
 
-    Points of the curve go to ``on_point``, every other line that the ranks print to ``on_line``. A rank computes with
+    Points of the curve go to ``on_point``, every other line that the ranks print to ``on_line``, and all of it into
+    train.log. A rank computes with
     as many threads as in a lane of the study, so that the same settings give the same result in both. Raises
     ``ConfigError`` where the folder exists and :class:`LaunchError` where a rank fails. An interrupt ends the ranks
     before it goes on.
@@ -54,15 +56,26 @@ def run_under_torchrun(
         "OMP_NUM_THREADS": str(threads),
         "GLOO_SOCKET_IFNAME": "lo",
         "PYTHONUNBUFFERED": "1",
+        # A rank that dies in native code says where it was.
+        "PYTHONFAULTHANDLER": "1",
     }
     last: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
-    with subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
+    with (
+        (folder / LOG_NAME).open("w", encoding="utf-8") as log,
+        subprocess.Popen(
+            command,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         try:
             for line in process.stdout:
                 last.append(line)
+                log.write(line)
                 point = parse_point(line)
                 if point is not None:
                     on_point(point)
@@ -73,7 +86,9 @@ def run_under_torchrun(
             _end(process)
             raise
     if code != 0:
-        raise LaunchError(f"the trial ended with exit code {code}; its last lines:\n{''.join(last)}")
+        raise LaunchError(
+            f"the trial ended with exit code {code}; the last lines of {folder / LOG_NAME}:\n{''.join(last)}"
+        )
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     return result
 

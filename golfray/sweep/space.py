@@ -79,7 +79,9 @@ class Space:
         config = self.base.config
         lines = [f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {config.workers} workers"]
         lines += [f"{knob.path}: {knob.describe()}, trial 0 at {knob.preset_value!r}" for knob in self.knobs]
-        lines += [f"{path} = {value:g} wherever the sampler searches: bits vary" for path, value in self.implied.items()]
+        lines += [
+            f"{path} = {value:g} wherever the sampler searches: bits vary" for path, value in self.implied.items()
+        ]
         return lines
 
     def to_dict(self) -> dict[str, Any]:

@@ -97,7 +97,11 @@ def test_the_same_trial_first_and_fifth_gives_the_same_bytes(study, tiny_corpus,
         "runtime": {"seed": 7, "compile": compile_mode, "device": "cpu"},
         "schedule": {"warmup_steps": 1},
     }
-    other = {**sections, "model": {**sections["model"], "num_layers": 3}, "runtime": {"seed": 8, "compile": compile_mode}}
+    other = {
+        **sections,
+        "model": {**sections["model"], "num_layers": 3},
+        "runtime": {"seed": 8, "compile": compile_mode},
+    }
     jobs = [study.submit("", **(sections if index in (0, 4) else other)) for index in range(5)]
     outcomes = [study.outcome(job_id) for job_id in jobs]
     assert {outcome.kind for outcome in outcomes} == {Kind.SCORED}

@@ -83,7 +83,10 @@ def test_next_commands_name_the_folder_the_artifact_and_the_best_knobs(mixed):
     text = printed(mixed, 80)
     assert f"golfray ui {mixed}" in text
     assert f"golfray score {mixed}/trials/004/attempt_1/final_model.int8.ptz" in text
-    assert "golfray train --preset parameter-golf --scale laptop --set optimizer.matrix_lr=0.0712" in text
+    assert (
+        "golfray train --folder runs/muon-t004 --preset parameter-golf --scale laptop --set optimizer.matrix_lr=0.0712"
+        in text
+    )
 
 
 def test_nothing_feasible_says_so_and_offers_no_artifact(tmp_path, StudyLog):
