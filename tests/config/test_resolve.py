@@ -285,7 +285,7 @@ def test_refusals_of_set_before_anything_is_resolved(texts: list[str], message: 
         ("optimizer.matrix_rl=1", "--set optimizer.matrix_rl: unknown setting; did you mean optimizer.matrix_lr?"),
         ("optimizer.matrix_lr=fast", '--set optimizer.matrix_lr: must be a number >= 0, got "fast"'),
         ("optimizer.matrix_lr=.nan", "--set optimizer.matrix_lr: must be a number >= 0, got NaN"),
-        ("model.num_layers=2.5", "--set model.num_layers: must be an integer >= 1, got 2.5"),
+        ("model.num_layers=2.5", "--set model.num_layers: must be an integer >= 1 and <= 1000, got 2.5"),
         ("stop={seconds: 5, minutes: 1}", "--set stop.minutes: unknown setting; known: stop.steps, stop.seconds"),
     ],
 )
