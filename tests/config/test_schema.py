@@ -132,7 +132,7 @@ def test_unknown_paths(path: str, message: str) -> None:
         ("workers", 0, "must be an integer >= 1, got 0"),
         ("cap_bytes", "16 MB", 'must be an integer >= 1, got "16 MB"'),
         ("model.vocab_size", 65_537, "must be an integer >= 2 and <= 65536, got 65537"),
-        ("model.num_layers", 2.0, "must be an integer >= 1, got 2.0"),
+        ("model.num_layers", 2.0, "must be an integer >= 1 and <= 1000, got 2.0"),
         ("model.num_layers", True, "must be an integer >= 1 and <= 1000, got true"),
         ("model.tie_embeddings", "no", 'must be true or false, got "no"'),
         ("model.tie_embeddings", 1, "must be true or false, got 1"),
