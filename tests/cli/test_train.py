@@ -42,7 +42,15 @@ def test_its_last_lines_are_its_result(golfray, trained):
 
 def test_it_writes_what_a_trial_writes(golfray, trained):
     files = {path.name for path in (golfray.folder / "one").iterdir()}
-    assert files == {"settings.json", "checkpoint.pt", ARTIFACT, "clock.json", "curve.jsonl", "result.json"}
+    assert files == {
+        "settings.json",
+        "train.log",
+        "checkpoint.pt",
+        ARTIFACT,
+        "clock.json",
+        "curve.jsonl",
+        "result.json",
+    }
     assert list(golfray.home.iterdir()) == []
 
 
