@@ -14,10 +14,10 @@ from golfray.ship.names import SETTINGS_NAME, defined_names, find_problems, outs
 from golfray.ship.strip import strip_module
 
 SETTINGS_BYTES = 4096
-ENTRY_FUNCTIONS = ("main", "run_from_text")
+ENTRY_FUNCTIONS = ("main", "run_from_text", "leave_process")
 MAIN_BLOCK = f"""
 if __name__ == "__main__":
- sys.exit(main(sys.argv[1:]) if sys.argv[1:] else run_from_text({SETTINGS_NAME}, os.getcwd()))
+ leave_process(main(sys.argv[1:]) if sys.argv[1:] else run_from_text({SETTINGS_NAME}, os.getcwd()))
 """
 MAIN_BLOCK_IMPORTS = ("import os", "import sys")
 
