@@ -17,7 +17,7 @@ def pack_artifact(container: dict, zlib_level: int) -> bytes:
 
 
 def unpack_artifact(content: bytes) -> dict:
-    """The container inside an artifact of our own; others go through ``golfray.ship.foreign_artifact`` first."""
+    """The container inside an artifact of our own; the ship floor checks those from elsewhere first."""
     return torch.load(io.BytesIO(zlib.decompress(content)), map_location="cpu", weights_only=True)
 
 

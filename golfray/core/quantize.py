@@ -96,7 +96,7 @@ def dequantize_state(container: dict) -> dict[str, torch.Tensor]:
     """Weights from a container: float32(q) * float32(s) cast to the noted dtype, kept tensors to theirs.
 
     Raises ``ValueError`` if the container is not of the reference's format. What comes from elsewhere is checked
-    first, by ``golfray.ship.foreign_artifact``.
+    first, by the ship floor.
     """
     if container["__quant_format__"] != QUANT_FORMAT:
         raise ValueError(f"artifact format is {container['__quant_format__']!r}, must be {QUANT_FORMAT!r}")

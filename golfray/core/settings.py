@@ -1,7 +1,7 @@
 """Everything one trial is told, as plain frozen dataclasses.
 
 These are the settings that ship inside the packed script, so nothing here may import more than the standard library.
-The floor ``golfray.config`` validates what a person wrote and builds them; here they are only carried.
+The config floor validates what a person wrote and builds them; here they are only carried.
 """
 
 import dataclasses
