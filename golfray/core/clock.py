@@ -1,5 +1,7 @@
 """The one clock of a run: rank 0 reads it at each step boundary, every rank obeys the reading."""
 
+import json
+import pathlib
 import time
 
 from golfray.core.gang import Gang
@@ -9,11 +11,13 @@ class Clock:
     """Training seconds so far, paused while something runs that is not training.
 
     ``readings`` holds what was read at each step boundary, in seconds; they decide multiplier and stop, so a run can be
-    told again from them. A request to stop travels with the reading: all ranks see it at the same boundary.
+    told again from them: ``trace`` holds the readings of such a run, and they are what :meth:`read` then returns. A
+    request to stop travels with the reading: all ranks see it at the same boundary.
     """
 
-    def __init__(self, gang: Gang) -> None:
+    def __init__(self, gang: Gang, trace: list[float] | None = None) -> None:
         self.gang = gang
+        self.trace = trace
         self.readings: list[float] = []
         self.before = 0.0
         self.started: float | None = None
@@ -29,8 +33,28 @@ class Clock:
         self.started = None
 
     def read(self, stop_requested: bool) -> tuple[float, bool]:
-        """Rank 0's training seconds and stop request, the same on every rank; waits for queued device work."""
-        running = 0.0 if self.started is None else time.perf_counter() - self.started
-        elapsed, stop = self.gang.broadcast_floats([self.before + running, float(stop_requested)])
+        """Rank 0's training seconds and stop request, the same on every rank; waits for queued device work.
+
+        Raises ``ValueError`` where a trace has no further reading: it is of a run with other settings.
+        """
+        elapsed = self.before + (0.0 if self.started is None else time.perf_counter() - self.started)
+        if self.trace is not None:
+            if len(self.readings) >= len(self.trace):
+                raise ValueError(f"clock_trace has {len(self.trace)} readings, too few for these settings")
+            elapsed = self.trace[len(self.readings)]
+        elapsed, stop = self.gang.broadcast_floats([elapsed, float(stop_requested)])
         self.readings.append(elapsed)
         return elapsed, bool(stop)
+
+
+def load_trace(path: str) -> list[float] | None:
+    """The readings of a run's clock.json, in seconds; None where ``path`` is empty.
+
+    Raises ``ValueError`` where the file holds none.
+    """
+    if not path:
+        return None
+    readings = json.loads(pathlib.Path(path).read_text()).get("readings_s")
+    if not readings:
+        raise ValueError(f"{path}: no readings_s in it; give the clock.json of a run")
+    return [float(reading) for reading in readings]

@@ -119,7 +119,10 @@ class RuntimeSettings:
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
-    """One trial, complete: the JSON form of this is what a lane, torchrun and the packed script receive."""
+    """One trial, complete: the JSON form of this is what a lane, torchrun and the packed script receive.
+
+    ``clock_trace``: clock.json of a run to tell again, reading by reading; empty for a clock that runs.
+    """
 
     model: ModelSettings = ModelSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -132,6 +135,7 @@ class RunSettings:
     runtime: RuntimeSettings = RuntimeSettings()
     cap_bytes: int = 16_000_000
     bytes_code: int = 0
+    clock_trace: str = ""
 
 
 def settings_to_json(settings: RunSettings) -> str:

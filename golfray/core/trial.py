@@ -5,12 +5,13 @@ import json
 import math
 import pathlib
 import time
+from collections.abc import Callable
 
 import torch
 
 from golfray.core.artifact import pack_artifact, sha256_hex, unpack_artifact, write_atomically
 from golfray.core.byte_table import load_byte_table
-from golfray.core.clock import Clock
+from golfray.core.clock import Clock, load_trace
 from golfray.core.gang import Gang
 from golfray.core.loop import Report, Trainer, Training
 from golfray.core.model import build_model
@@ -27,17 +28,22 @@ CHECKPOINT_NAME = "checkpoint.pt"
 
 
 class Phases:
-    """Seconds of each phase, in the order in which they ran."""
+    """Seconds of each phase, in the order in which they ran; ``tell`` hears the name of each as it begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None] | None) -> None:
         self.seconds: dict[str, float] = {}
+        self.tell = tell
+        self.name = ""
         self.mark = time.perf_counter()
 
-    def end(self, name: str) -> None:
-        """Book everything since the last call under ``name``."""
+    def begin(self, name: str) -> None:
+        """Book everything since the last call under the phase that ends now, and begin ``name``."""
         now = time.perf_counter()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.mark
-        self.mark = now
+        if self.name:
+            self.seconds[self.name] = now - self.mark
+        self.name, self.mark = name, now
+        if self.tell is not None and name:
+            self.tell(name)
 
 
 def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
@@ -47,15 +53,24 @@ def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
     return pack_artifact(container, settings.export.zlib_level)
 
 
-def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: Report | None = None) -> dict:
+def run_trial(
+    settings: RunSettings,
+    gang: Gang,
+    folder: pathlib.Path,
+    report: Report | None = None,
+    enter: Callable[[str], None] | None = None,
+) -> dict:
     """Run one trial on every rank of a gang and return, on every rank, how it ended.
 
     Rank 0 writes settings.json, checkpoint.pt, final_model.int8.ptz, clock.json, curve.jsonl and result.json into
     ``folder``. ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is
-    a reason to stop. The result is {"kind": "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics",
+    a reason to stop. ``enter(phase)`` is called on rank 0 as a phase begins: "data", "compile", "train", "validate",
+    "export", "score". The result is {"kind": "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics",
     "phases" (seconds), "artifact", "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
     """
-    folder, leads, phases = pathlib.Path(folder), gang.rank == 0, Phases()
+    folder, leads = pathlib.Path(folder), gang.rank == 0
+    phases = Phases(enter if leads else None)
+    phases.begin("data")
     if leads:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "settings.json", settings_to_json(settings).encode())
@@ -63,8 +78,9 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
     stream = TokenStream(list_shards(data_folder, "train"))
     validation = load_validation_tokens(list_shards(data_folder, "val"), settings.batch.seq_len)
     table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
-    phases.end("data")
+    clock = Clock(gang, load_trace(settings.clock_trace))
 
+    phases.begin("compile")
     runtime = choose_runtime(settings, gang)
     prepare_device(gang, runtime.dtype)
     if leads:
@@ -78,12 +94,10 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
     optimizers = Optimizers(model, settings, gang, newton_schulz)
     trainer = Trainer(model, loss_of, optimizers, stream, settings, gang)
     trainer.warm_up(max(settings.schedule.warmup_steps, int(runtime.compiled)))
-    phases.end("compile_warmup")
 
+    phases.begin("train")
     graphs_before = count_graphs() if runtime.compiled else 0
-    clock = Clock(gang)
     training = trainer.run(clock, report)
-    phases.end("train")
     # float16 is what the container keeps small tensors and row scales in.
     fits = all(bool(torch.isfinite(parameter.detach().half()).all()) for parameter in model.parameters())
     if training.diverged is None and not fits:
@@ -106,22 +120,23 @@ def run_trial(settings: RunSettings, gang: Gang, folder: pathlib.Path, report: R
             buffer = io.BytesIO()
             torch.save(model.state_dict(), buffer)
             write_atomically(folder / CHECKPOINT_NAME, buffer.getvalue())
+        phases.begin("validate")
         before = score_model(evaluate, validation, table, settings.batch, gang)
         metrics |= {"bpb/prequant": before.bits_per_byte, "val_loss/prequant": before.loss}
-        phases.end("validate")
+        phases.begin("export")
         content = b""
         if leads:
             write_atomically(folder / ARTIFACT_NAME, export_checkpoint(folder / CHECKPOINT_NAME, settings))
             content = (folder / ARTIFACT_NAME).read_bytes()
         content = gang.broadcast_bytes(content)
-        phases.end("export")
+        phases.begin("score")
         model.load_state_dict(dequantize_state(unpack_artifact(content)))
         after = score_model(evaluate, validation, table, settings.batch, gang)
-        phases.end("score")
         metrics |= {"bpb/roundtrip": after.bits_per_byte, "val_loss/roundtrip": after.loss}
         metrics |= artifact_metrics(len(content), settings)
         artifact, digest = ARTIFACT_NAME, sha256_hex(content)
         kind, reason = judge(after.bits_per_byte, metrics["bytes/margin"], settings.cap_bytes)
+    phases.begin("")
     result = {
         "kind": kind,
         "reason": reason,
@@ -174,13 +189,14 @@ def artifact_metrics(bytes_model: int, settings: RunSettings) -> dict[str, float
 def fidelity(settings: RunSettings, gang: Gang, dtype: torch.dtype, compiled: bool) -> dict:
     """What must be equal for two scores to be comparable, as far as the machine decides it."""
     device = torch.cuda.get_device_name(gang.device) if gang.device.type == "cuda" else "cpu"
+    stop = "steps" if settings.stop.seconds is None else "replayed" if settings.clock_trace else "wallclock"
     return {
         "device": device,
         "dtype": str(dtype).removeprefix("torch."),
         "compiled": compiled,
         "workers": gang.world_size,
         "threads": torch.get_num_threads(),
-        "stop": "wallclock" if settings.stop.seconds is not None else "steps",
+        "stop": stop,
     }
 
 

@@ -100,6 +100,8 @@ def _check_settings(values: dict[str, Any]) -> None:
     bytes_code = values.pop("bytes_code")
     if isinstance(bytes_code, bool) or not isinstance(bytes_code, int) or bytes_code < 0:
         raise ValueError(f"bytes_code must be an integer >= 0, got {bytes_code!r}")
+    if not isinstance(values.pop("clock_trace"), str):
+        raise ValueError("clock_trace must be text")
     Layer("settings", values).flat()
     try:
         Config.model_validate({**values, "preset": "", "scale": "full", "workers": 1})

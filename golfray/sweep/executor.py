@@ -26,6 +26,14 @@ class Started:
 
 
 @dataclasses.dataclass(frozen=True)
+class Entered:
+    """A running attempt has begun a phase: "data", "compile", "train", "validate", "export" or "score"."""
+
+    job_id: str
+    phase: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Progress:
     """One point of a running attempt's curve: ``step`` plus metric names and values."""
 
@@ -42,7 +50,7 @@ class Finished:
     outcome: Outcome
 
 
-JobEvent = Started | Progress | Finished
+JobEvent = Started | Entered | Progress | Finished
 
 
 class Executor(Protocol):

@@ -24,7 +24,9 @@ class Outcome:
     """The end of one attempt, always with a reason and the seconds each phase took.
 
     ``metrics`` uses the names of design.md (``bpb/roundtrip``, ``bytes/total``, ...). ``artifact`` is the path of the
-    compressed model relative to the attempt's folder, or None where none was written.
+    compressed model relative to the attempt's folder, or None where none was written. ``error`` names a failure's kind
+    and place, such as ``ValueError at shards.py:41`` or ``phase limit: export``: two failures with the same one are the
+    same failure.
     """
 
     kind: Kind
@@ -34,6 +36,7 @@ class Outcome:
     artifact: str | None = None
     artifact_sha256: str | None = None
     fidelity: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

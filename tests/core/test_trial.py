@@ -35,7 +35,7 @@ def test_scored_trial_writes_what_it_says(tiny_settings, alone, tmp_path: pathli
     assert metrics["train/steps"] == 12
     assert metrics["train/tokens"] == 12 * 512
     assert metrics["train/data_passes"] == pytest.approx(12 * 512 / tiny_corpus.train_tokens)
-    assert list(result["phases"]) == ["data", "compile_warmup", "train", "validate", "export", "score"]
+    assert list(result["phases"]) == ["data", "compile", "train", "validate", "export", "score"]
     assert result["fidelity"]["stop"] == "steps"
     uniform = math.log(tiny_corpus.vocab_size)
     assert metrics["val_loss/roundtrip"] < uniform

@@ -17,7 +17,7 @@ from golfray.sweep.outcome import Kind, Outcome
 
 CAP_BYTES = 500_000
 BYTES_CODE = 48_000
-PHASES = {"data": 0.2, "compile_warmup": 0.9, "train": 15.01, "validate": 1.1, "export": 0.7, "score": 1.2}
+PHASES = {"data": 0.2, "compile": 0.9, "train": 15.01, "validate": 1.1, "export": 0.7, "score": 1.2}
 FIDELITY = {"device": "cpu", "dtype": "float32", "compiled": False, "workers": 2, "stop": "15 s"}
 
 

@@ -1,0 +1,92 @@
+"""What a verb says: lines for a person, or documents for a program; the three options are the same on every verb.
+
+With ``--json`` standard output carries nothing but JSON, one document a line, and the lines for a person go to
+standard error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+JSON_SCHEMA = "golfray/1"
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "as_json": (bool, typer.Option(False, "--json", help="Print JSON, one document a line, on standard output.")),
+    "quiet": (bool, typer.Option(False, "--quiet", "-q", help="Print results and errors only.")),
+    "verbose": (bool, typer.Option(False, "--verbose", "-v", help="Print more about what is done and why.")),
+}
+
+
+class Output:
+    """Where a verb's words go. ``as_json``: documents are printed, and lines go to standard error."""
+
+    def __init__(self, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose and not quiet
+
+    def say(self, *lines: str) -> None:
+        """Lines about what is being done; left out with ``-q``."""
+        if not self.quiet:
+            self.result(*lines)
+
+    def detail(self, *lines: str) -> None:
+        """Lines that only ``-v`` shows."""
+        if self.verbose:
+            self.result(*lines)
+
+    def result(self, *lines: str) -> None:
+        """Lines that are what the verb was called for; on standard error where documents are asked for."""
+        for line in lines:
+            print(line, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+    def document(self, kind: str, content: dict[str, Any]) -> None:
+        """One JSON document, ``{"schema": ..., "kind": kind, **content}``; nothing where lines are asked for.
+
+        Floats that strict JSON cannot hold become null.
+        """
+        if self.as_json:
+            document = {"schema": JSON_SCHEMA, "kind": kind, **content}
+            print(json.dumps(_finite(document), allow_nan=False, default=str), flush=True)
+
+
+def with_output(function: Callable[..., None]) -> Callable[..., None]:
+    """A verb from a function with a parameter ``output``: the options that decide it stand in its place."""
+    hints = typing.get_type_hints(function)
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in signature.parameters.items()
+        if name != "output"
+    ]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
+        for name, (kind, option) in _OPTIONS.items()
+    ]
+
+    def verb(as_json: bool, quiet: bool, verbose: bool, **arguments: Any) -> None:
+        function(output=Output(as_json, quiet, verbose), **arguments)
+
+    # What typer reads: not functools.wraps, behind which it would find the parameters of what is wrapped.
+    verb.__name__, verb.__doc__, verb.__module__ = function.__name__, function.__doc__, function.__module__
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(verb)["__signature__"] = signature.replace(parameters=parameters)
+    return verb
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
