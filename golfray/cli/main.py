@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 import golfray
+from golfray.cli.data import data_app
 from golfray.cli.exit_codes import BUG, ENVIRONMENT, EXIT_CODES_HELP, INTERRUPTED, USAGE
 from golfray.cli.package import pack, selftest
 from golfray.cli.study import tune, ui
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 for verb in (tune, train, score, pack, selftest, ui):
     app.command()(verb)
+app.add_typer(data_app, name="data")
 
 
 def show_version(wanted: bool) -> None:
