@@ -1,14 +1,18 @@
 """Knobs: how a value of the configuration becomes what the sampler searches over, and back.
 
-The sampler sees *parameters*, one or two a knob; the configuration sees the knob's *value*. Everything here is pure.
+The sampler sees *parameters*, one or two a knob; the configuration sees the knob's *value*. A knob whose conditions do
+not hold is inactive: it has no parameter at that point, and its setting stays as the preset has it. Everything here is
+pure.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from golfray.config.errors import shown
 
 # Slack of a float range's ends, relative: 1 - 0.995 is a rounding away from 0.005.
 _REL_TOLERANCE = 1e-9
@@ -87,6 +91,29 @@ class OutOfRange(ValueError):
     """A value that a knob's range does not hold; the message names the knob, the value and the range."""
 
 
+class CircularConditions(ValueError):
+    """Knobs whose conditions depend on each other; ``paths`` goes once around, its first path repeated at the end."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(" depends on ".join(paths))
+        self.paths = tuple(paths)
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """Holds where the knob at ``path`` has one of ``values``: the value that a trial runs with, searched or not."""
+
+    path: str
+    values: tuple[Any, ...]
+
+    def holds(self, value: Any) -> bool:
+        """Whether ``value`` is one of the values."""
+        return any(_same(value, allowed) for allowed in self.values)
+
+    def __str__(self) -> str:
+        return f"{self.path} is {' or '.join(map(_plain, self.values))}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Knob:
     """One knob of a space at one scale.
@@ -94,6 +121,7 @@ class Knob:
     ``domain`` is in units of the configuration. ``complement``: the sampler sees 1 - value (for momenta and decays,
     where the distance from 1 is what matters). ``or_zero``: 0 is one more possibility beside the domain.
     ``at_most``: path of the knob whose value bounds this one's. ``preset_value`` is what the preset amounts to.
+    ``when``: the knob is searched only where all of these hold.
     """
 
     path: str
@@ -102,6 +130,7 @@ class Knob:
     or_zero: bool = False
     at_most: str | None = None
     preset_value: Any = None
+    when: tuple[Condition, ...] = ()
 
     @property
     def name(self) -> str:
@@ -118,6 +147,23 @@ class Knob:
         """What the sampler searches over for this knob."""
         searched = self._searched
         return {self.name: searched, self.switch: Choice((False, True))} if self.or_zero else {self.name: searched}
+
+    def is_active(self, values: Mapping[str, Any]) -> bool:
+        """Whether the knob is searched where the knobs that it depends on have these values, {path: value}."""
+        return all(condition.holds(values[condition.path]) for condition in self.when)
+
+    def can_be(self, value: Any) -> bool:
+        """Whether a trial may have just this value here: not where it would be one of infinitely many numbers."""
+        if self.or_zero and value == 0 and not isinstance(self.domain, Choice):
+            return True
+        if self.when and _same(value, self.preset_value):
+            return True
+        return self.is_countable and self.domain.contains(value)
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether the domain has single values rather than all the numbers between two ends."""
+        return not isinstance(self.domain, FloatRange) or self.domain.step is not None
 
     def value(self, params: Mapping[str, Any]) -> Any:
         """The knob's own value at a point of the sampler, before ``at_most``."""
@@ -144,13 +190,15 @@ class Knob:
         return {self.name: point, self.switch: True} if self.or_zero else {self.name: point}
 
     def describe(self) -> str:
-        """The domain as a person would write it."""
+        """The domain as a person would write it, and when it is searched."""
+        where = f" where {' and '.join(map(str, self.when))}" if self.when else ""
         if isinstance(self.domain, Choice):
-            return f"{list(self.domain.choices)}"
+            return f"{list(self.domain.choices)}{where}"
         zero = "0 or " if self.or_zero else ""
         log = " (log)" if self.domain.log else ""
+        step = f" by {self.domain.step:g}" if self.domain.step not in (None, 1) else ""
         bound = f" and at most {self.at_most}" if self.at_most else ""
-        return f"{zero}{self.domain.low:g}..{self.domain.high:g}{log}{bound}"
+        return f"{zero}{self.domain.low:g}..{self.domain.high:g}{step}{log}{bound}{where}"
 
     @property
     def _searched(self) -> Parameter:
@@ -161,26 +209,84 @@ class Knob:
 
 
 def parameters_of(knobs: Iterable[Knob]) -> dict[str, Parameter]:
-    """The sampler's whole search space, in the order of the knobs."""
+    """Everything that the sampler may search over, in the order of the knobs; inactive knobs leave theirs out."""
     return {name: parameter for knob in knobs for name, parameter in knob.parameters.items()}
 
 
+def dependency_order(knobs: Iterable[Knob]) -> list[Knob]:
+    """The knobs with every one after those that its conditions name, and else in the order given.
+
+    Raises :class:`CircularConditions` where there is no such order, ``KeyError`` where a condition names no knob.
+    """
+    by_path = {knob.path: knob for knob in knobs}
+    ordered: dict[str, Knob] = {}
+
+    def visit(knob: Knob, above: tuple[str, ...]) -> None:
+        if knob.path in above:
+            raise CircularConditions((*above[above.index(knob.path) :], knob.path))
+        if knob.path not in ordered:
+            for condition in knob.when:
+                visit(by_path[condition.path], (*above, knob.path))
+            ordered[knob.path] = knob
+
+    for knob in by_path.values():
+        visit(knob, ())
+    return list(ordered.values())
+
+
+def walk(knobs: Iterable[Knob], value_of: Callable[[Knob], Any]) -> tuple[dict[str, Any], list[Knob]]:
+    """Values of all knobs before ``at_most``, {path: value}, and those that are active; both in dependency order.
+
+    ``value_of`` is asked for active knobs only, each after the knobs that it depends on; the others have the preset's.
+    """
+    values: dict[str, Any] = {}
+    active = []
+    for knob in dependency_order(knobs):
+        if knob.is_active(values):
+            active.append(knob)
+            values[knob.path] = value_of(knob)
+        else:
+            values[knob.path] = knob.preset_value
+    return values, active
+
+
 def values_at(knobs: Iterable[Knob], params: Mapping[str, Any]) -> dict[str, Any]:
-    """{path: value} at a point of the sampler, as the configuration takes it: ``at_most`` applied."""
-    knobs = list(knobs)
-    own = {knob.path: knob.value(params) for knob in knobs}
-    return {knob.path: min(own[knob.path], own[knob.at_most]) if knob.at_most else own[knob.path] for knob in knobs}
+    """{path: value} of the active knobs at a point of the sampler, as the configuration takes it: ``at_most`` applied.
+
+    The bound of a knob that is inactive itself is its preset value.
+    """
+    own, active = walk(knobs, lambda knob: knob.value(params))
+    return {knob.path: min(own[knob.path], own[knob.at_most]) if knob.at_most else own[knob.path] for knob in active}
 
 
 def params_at(knobs: Iterable[Knob], values: Mapping[str, Any]) -> dict[str, Any]:
     """The point of the sampler at which every knob has the given value.
 
-    Raises :class:`OutOfRange` where a value is outside its range, or above the value that bounds it.
+    Raises :class:`OutOfRange` where a value is outside its range, above the value that bounds it, or not the preset's
+    although the knob is inactive.
     """
+    knobs = list(knobs)
+    _, active = walk(knobs, lambda knob: values[knob.path])
     params: dict[str, Any] = {}
     for knob in knobs:
         value = values[knob.path]
+        if knob not in active:
+            if not _same(value, knob.preset_value):
+                where = " and ".join(map(str, knob.when))
+                raise OutOfRange(f"{knob.path}={value!r} is set, and it is searched only where {where}")
+            continue
         if knob.at_most and value > values[knob.at_most]:
             raise OutOfRange(f"{knob.path}={value!r} is above {knob.at_most}={values[knob.at_most]!r}")
         params.update(knob.params(value))
     return params
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equality of two values of one setting; steps of a range of numbers are a rounding away from what was written."""
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_REL_TOLERANCE, abs_tol=1e-12)
+    return type(value) is type(other) and bool(value == other)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
-from golfray.sweep.knobs import Choice, FloatRange, IntRange, Parameter
+from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, dependency_order, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 
@@ -24,6 +26,9 @@ BYTES_OVER_CAP = "bytes_over_cap"
 DIVERGED = "diverged"
 
 _CURVE_METRIC = "train/loss"
+
+# Where optuna.samplers.TPESampler keeps its note about a running trial.
+_RELATIVE_PARAMS = "tpe:relative_params:"
 
 
 # Points before TPE has a model, planned ones included. Optuna's 10 would leave nothing of a study of 12 to it; on a
@@ -73,14 +78,15 @@ class StudySampler:
     """Asks Optuna for points and tells it what they gave. Numbers are the study's trial numbers, not Optuna's.
 
     ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
-    on n and on what was told before, never on how often or in which process the sampler was built.
+    on n and on what was told before, never on how often or in which process the sampler was built. A point has the
+    parameters of the knobs that are active there, and of no others.
     """
 
-    def __init__(
-        self, parameters: Mapping[str, Parameter], *, kind: str, seed: int, cap_bytes: int, uniform_bpb: float
-    ) -> None:
-        self._parameters = dict(parameters)
-        self._distributions = {name: _distribution(parameter) for name, parameter in parameters.items()}
+    def __init__(self, knobs: Iterable[Knob], *, kind: str, seed: int, cap_bytes: int, uniform_bpb: float) -> None:
+        self._knobs = dependency_order(knobs)
+        self._parameters = parameters_of(self._knobs)
+        self._distributions = {name: _distribution(parameter) for name, parameter in self._parameters.items()}
+        self._conditional = any(knob.when for knob in self._knobs)
         self._kind = kind
         self._seed = seed
         self._cap_bytes = cap_bytes
@@ -101,10 +107,11 @@ class StudySampler:
     def place(self, number: int, params: Mapping[str, Any]) -> None:
         """Announce that trial ``number`` runs at a point which the sampler did not choose.
 
-        Raises ``ValueError`` where a value is missing, unknown or outside its range.
+        Raises ``ValueError`` where a value is missing, outside its range, or of no knob that is active there.
         """
-        if params.keys() != self._parameters.keys():
-            raise ValueError(f"params must name {sorted(self._parameters)}, got {sorted(params)}")
+        wanted = self._names_at(params)
+        if params.keys() != wanted:
+            raise ValueError(f"params must name {sorted(wanted)}, got {sorted(params)}")
         for name, value in params.items():
             if not self._parameters[name].contains(value):
                 raise ValueError(f"{name}={value!r} is outside {self._parameters[name]}")
@@ -141,9 +148,24 @@ class StudySampler:
 
     def _ask(self, number: int) -> dict[str, Any]:
         self._study.sampler = self._sampler(number)
-        trial = self._study.ask(self._distributions)
+        trial = self._study.ask()
+
+        def draw(knob: Knob) -> Any:
+            return knob.value({name: _draw(trial, name, parameter) for name, parameter in knob.parameters.items()})
+
+        walk(self._knobs, draw)
+        if self._conditional:
+            _forget_undrawn(trial)
         self._running[number] = trial
         return dict(trial.params)
+
+    def _names_at(self, params: Mapping[str, Any]) -> set[str]:
+        """Names of the parameters of a point; of one that lacks some of them, those of every knob."""
+        try:
+            _, active = walk(self._knobs, lambda knob: knob.value(params))
+        except KeyError:
+            return set(self._parameters)
+        return set(parameters_of(active))
 
     def _finished(self, params: Mapping[str, Any], verdict: Verdict) -> FrozenTrial:
         # Like tell() of a live study: a pruned trial takes its last point as value.
@@ -154,7 +176,7 @@ class StudySampler:
             state=verdict.state,
             value=value,
             params=dict(params),
-            distributions=self._distributions,
+            distributions={name: self._distributions[name] for name in params},
             intermediate_values=verdict.curve,
             constraints=verdict.constraints,
         )
@@ -164,9 +186,38 @@ class StudySampler:
         seed = int(numpy.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         if self._kind == "random":
             return optuna.samplers.RandomSampler(seed=seed)
-        return optuna.samplers.TPESampler(
-            n_startup_trials=STARTUP_TRIALS, multivariate=True, constant_liar=True, seed=seed
-        )
+        with warnings.catch_warnings():
+            # `group` has been an experiment of Optuna's since 2.8; a study cannot do anything about it.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return optuna.samplers.TPESampler(
+                n_startup_trials=STARTUP_TRIALS,
+                multivariate=True,
+                # Without it, one trial that lacks a parameter makes the model lose that parameter.
+                group=self._conditional,
+                constant_liar=True,
+                seed=seed,
+            )
+
+
+def _forget_undrawn(trial: optuna.Trial) -> None:
+    """Let a running trial have the parameters that it was given and no others.
+
+    TPE notes with a trial what it would draw for every parameter that it has a model of, and counts a running trial at
+    all of them; a trial that a rebuilt sampler places has no such note.
+    """
+    for key in trial.storage.get_trial_system_attrs(trial._trial_id):
+        if key.startswith(_RELATIVE_PARAMS):
+            trial.storage.set_trial_system_attr(trial._trial_id, key, "")
+
+
+def _draw(trial: optuna.Trial, name: str, parameter: Parameter) -> Any:
+    match parameter:
+        case FloatRange(low, high, log, step):
+            return trial.suggest_float(name, low, high, log=log, step=step)
+        case IntRange(low, high, log, step):
+            return trial.suggest_int(name, low, high, log=log, step=step)
+        case Choice(choices):
+            return trial.suggest_categorical(name, choices)
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:

@@ -116,7 +116,7 @@ class Study:
         self._cap_bytes = space.base.config.cap_bytes
         self._planned = deque(planned_points(space))
         self._sampler = StudySampler(
-            space.parameters,
+            space.knobs,
             kind=space.sampler,
             seed=space.seed,
             cap_bytes=self._cap_bytes,

@@ -1,26 +1,39 @@
 import math
+import warnings
+from collections.abc import Sequence
 
+import numpy
+import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from golfray.sweep.knobs import Choice, FloatRange, IntRange
+from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, parameters_of
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED, StudySampler, verdict_on
 
-PARAMETERS = {
-    "rate": FloatRange(0.01, 0.1, log=True),
-    "bits": IntRange(4, 8),
-    "on": Choice((False, True)),
-    "share": FloatRange(0.0, 1.0, step=0.25),
-}
+KNOBS = (
+    Knob("rate", FloatRange(0.01, 0.1, log=True)),
+    Knob("bits", IntRange(4, 8)),
+    Knob("on", Choice((False, True))),
+    Knob("share", FloatRange(0.0, 1.0, step=0.25)),
+)
+PARAMETERS = parameters_of(KNOBS)
+# The last is searched where the first two are, and depends on one that stands after it.
+CONDITIONAL = (
+    Knob("decay", FloatRange(0.01, 0.1), or_zero=True, preset_value=0.0, when=(Condition("on", (True,)),)),
+    Knob("clip", FloatRange(0.5, 1.0), preset_value=1.0, when=(Condition("bits", (4, 5)), Condition("on", (True,)))),
+    *KNOBS,
+    Knob("end", FloatRange(0.0, 1.0), preset_value=0.5, when=(Condition("decay", (0.0,)),)),
+)
 CAP, UNIFORM = 1000, 4.0
 
 
-def sampler(kind: str = "tpe", seed: int = 1) -> StudySampler:
-    return StudySampler(PARAMETERS, kind=kind, seed=seed, cap_bytes=CAP, uniform_bpb=UNIFORM)
+def sampler(kind: str = "tpe", seed: int = 1, knobs: Sequence[Knob] = KNOBS) -> StudySampler:
+    return StudySampler(knobs, kind=kind, seed=seed, cap_bytes=CAP, uniform_bpb=UNIFORM)
 
 
 def outcome_of(params: dict, number: int) -> Outcome:
@@ -43,8 +56,8 @@ def event(kind: str, **fields: object) -> dict:
 class Lane:
     """A study of one lane without a study: asks, logs and tells."""
 
-    def __init__(self, kind: str, seed: int = 1) -> None:
-        self.sampler, self.record = sampler(kind, seed), StudyRecord()
+    def __init__(self, kind: str, seed: int = 1, knobs: Sequence[Knob] = KNOBS) -> None:
+        self.sampler, self.record = sampler(kind, seed, knobs), StudyRecord()
         self.points: list[dict] = []
 
     def ask(self) -> dict:
@@ -78,16 +91,92 @@ class Lane:
 
 @pytest.mark.parametrize("kind", ["tpe", "random"])
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_a_rebuilt_sampler_suggests_what_the_old_one_would_have(kind: str, lanes: int) -> None:
-    lane = Lane(kind)
+@pytest.mark.parametrize("knobs", [KNOBS, CONDITIONAL], ids=["plain", "conditional"])
+def test_a_rebuilt_sampler_suggests_what_the_old_one_would_have(kind: str, lanes: int, knobs: Sequence[Knob]) -> None:
+    lane = Lane(kind, knobs=knobs)
     for number in range(26):
-        rebuilt = sampler(kind)
+        rebuilt = sampler(kind, knobs=knobs)
         rebuilt.restore(lane.record)
         assert lane.ask() == rebuilt.suggest(number)
         assert [trial.state for trial in rebuilt.trials] == [trial.state for trial in lane.sampler.trials]
         assert [trial.constraints for trial in rebuilt.trials] == [trial.constraints for trial in lane.sampler.trials]
         if number >= lanes - 1:
             lane.end(number - lanes + 1)
+
+
+@pytest.mark.parametrize("kind", ["tpe", "random"])
+def test_without_conditions_it_is_optuna_asked_for_all_parameters_at_once(kind: str) -> None:
+    """What a study of an earlier golfray was told must lead to the same suggestions today."""
+    lane, plain = Lane(kind, seed=7), optuna.create_study()
+    distributions = {
+        "rate": FloatDistribution(0.01, 0.1, log=True),
+        "bits": IntDistribution(4, 8),
+        "on": CategoricalDistribution((False, True)),
+        "share": FloatDistribution(0.0, 1.0, step=0.25),
+    }
+    for number in range(20):
+        seed = int(numpy.random.SeedSequence([7, number]).generate_state(1)[0])
+        plain.sampler = (
+            optuna.samplers.RandomSampler(seed)
+            if kind == "random"
+            else optuna.samplers.TPESampler(n_startup_trials=5, multivariate=True, constant_liar=True, seed=seed)
+        )
+        trial = plain.ask(distributions)
+        assert lane.ask() == trial.params
+        lane.end(number)
+        told = lane.record.trials[number].outcome
+        verdict = verdict_on(told, lane.record.trials[number].curve, cap_bytes=CAP, uniform_bpb=UNIFORM)
+        for name, violation in verdict.constraints.items():
+            trial.set_constraint(name, violation)
+        for step, value in verdict.curve.items():
+            trial.report(value, step)
+        plain.tell(trial, verdict.value, state=verdict.state)
+
+
+@pytest.mark.parametrize("kind", ["tpe", "random"])
+def test_a_point_has_the_parameters_of_active_knobs_alone(kind: str) -> None:
+    lane = Lane(kind, knobs=CONDITIONAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(40):
+            params = lane.ask()
+            expected = {"rate", "bits", "on", "share"}
+            decay = 0.0
+            if params["on"]:
+                expected |= {"decay", "decay > 0"}
+                decay = params["decay"] if params["decay > 0"] else 0.0
+            expected |= {"clip"} if params["on"] and params["bits"] <= 5 else set()
+            expected |= {"end"} if decay == 0.0 else set()
+            assert params.keys() == expected
+            lane.end(number)
+    assert {len(params) for params in lane.points} >= {5, 6, 7}
+
+
+def test_tpe_learns_a_parameter_that_only_some_trials_have() -> None:
+    """The better half of the range of a conditional knob is found although half of the trials do not have it."""
+    knobs = (Knob("on", Choice((False, True))), Knob("x", FloatRange(0, 1), when=(Condition("on", (True,)),)))
+
+    def mean_of_last(kind: str) -> float:
+        asked, drawn = sampler(kind, knobs=knobs), []
+        for number in range(60):
+            params = asked.suggest(number)
+            drawn += [params["x"]] if params["on"] else []
+            score = 2.0 - params.get("x", 0.5)
+            asked.tell(number, Outcome(Kind.SCORED, "", {"bpb/roundtrip": score, "bytes/total": 1.0}), [])
+        return sum(drawn[-15:]) / 15
+
+    assert mean_of_last("tpe") > 0.8 > 0.6 > mean_of_last("random")
+
+
+def test_a_conditional_point_is_placed_with_its_own_parameters_only() -> None:
+    asked = sampler(knobs=CONDITIONAL)
+    off = {"rate": 0.02, "bits": 4, "on": False, "share": 0.5, "end": 0.25}
+    asked.place(0, off)
+    assert asked.trials[0].params == off
+    with pytest.raises(ValueError, match="params must name"):
+        asked.place(1, {**off, "clip": 0.7})
+    with pytest.raises(ValueError, match="params must name"):
+        asked.place(1, {**off, "on": True})
 
 
 def test_seeds_matter_and_ask_numbers_matter() -> None:

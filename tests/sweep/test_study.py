@@ -114,7 +114,7 @@ def test_the_log_rebuilds_the_sampler(make, space_at) -> None:
     study = make()
     record = study.run()
     space = space_at()
-    rebuilt = StudySampler(space.parameters, kind="tpe", seed=3, cap_bytes=record.cap_bytes, uniform_bpb=4.0)
+    rebuilt = StudySampler(space.knobs, kind="tpe", seed=3, cap_bytes=record.cap_bytes, uniform_bpb=4.0)
     for trial in record.trials:
         if trial.role == SAMPLER:
             assert rebuilt.suggest(trial.number) == trial.params
