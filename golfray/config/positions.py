@@ -31,15 +31,23 @@ _LONGEST_INTEGER = 66
 
 
 class Position(NamedTuple):
-    """Where a value's key (in a sequence: the item) begins; both count from 1."""
+    """Where a value's key (in a sequence: the item) begins; line and column count from 1."""
 
     line: int
     column: int
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
 
 
 @dataclass(frozen=True)
 class Document:
-    """One file as plain data; ``positions`` has an entry for every dotted path, sequence items by their index."""
+    """Plain data, and where each part of it was written.
+
+    ``source`` is the file as the reader knows it. ``positions`` has an entry for every dotted path, sequence items by
+    their index; in a document made of several files each entry names its own.
+    """
 
     source: str
     values: dict[str, Any]
@@ -56,8 +64,9 @@ class Document:
     def error(self, path: str, message: str) -> ConfigError:
         """The error to raise about ``path`` of this file."""
         position = self.position(path)
-        line, column = position if position is not None else (None, None)
-        return ConfigError(message, path=path, file=self.source, line=line, column=column)
+        if position is None:
+            return ConfigError(message, path=path, file=self.source)
+        return ConfigError(message, path=path, file=position.source, line=position.line, column=position.column)
 
     def locate(self, error: ConfigError) -> ConfigError:
         """``error`` with this file's position of its path, where it names no file yet and the path stands here."""
@@ -135,7 +144,7 @@ def _refuse_event(event: Event, depth: int, source: str) -> None:
         message = f"is nested more than {_DEEPEST} levels deep"
     else:
         return
-    line, column = _start(event)
+    line, column = _line_and_column(event)
     raise ConfigError(message, file=source, line=line, column=column)
 
 
@@ -153,7 +162,7 @@ class _Reader:
         self.positions: dict[str, Position] = {}
 
     def error(self, node: Node, path: str, message: str) -> ConfigError:
-        line, column = _start(node)
+        line, column = _line_and_column(node)
         return ConfigError(message, path=path or None, file=self.source, line=line, column=column)
 
     def read(self, node: Node, path: str) -> Any:
@@ -178,7 +187,7 @@ class _Reader:
             if key in values or (child in self.positions and not _both_mappings(value_node, self.positions, child)):
                 first = self.positions[child]
                 raise self.error(key_node, child, f"is given twice; first on line {first.line}")
-            self.positions.setdefault(child, _start(key_node))
+            self.positions.setdefault(child, self._position(key_node))
             values[key] = self.read(value_node, child)
         return values
 
@@ -187,7 +196,7 @@ class _Reader:
         values = []
         for index, item in enumerate(node.value):
             child = f"{path}.{index}" if path else str(index)
-            self.positions[child] = _start(item)
+            self.positions[child] = self._position(item)
             values.append(self.read(item, child))
         return values
 
@@ -210,13 +219,16 @@ class _Reader:
             raise self.error(node, path, f"is not a number that YAML 1.2 knows: {shown(text)}") from error
         raise self.error(node, path, f"is {shown(text)} of type {node.tag}, which is not read; write plain YAML 1.2")
 
+    def _position(self, node: Node) -> Position:
+        return Position(*_line_and_column(node), self.source)
+
     def _expect_tag(self, node: Node, path: str, name: str) -> None:
         if node.tag != f"{_TAG}{name}":
             raise self.error(node, path, f"has the type {node.tag}, which is not read; write plain YAML 1.2")
 
 
-def _start(item: Node | Event) -> Position:
-    return Position(item.start_mark.line + 1, item.start_mark.column + 1)
+def _line_and_column(item: Node | Event) -> tuple[int, int]:
+    return item.start_mark.line + 1, item.start_mark.column + 1
 
 
 def _both_mappings(node: Node, positions: Mapping[str, Position], path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -12,6 +12,9 @@ from pydantic import ValidationError
 from golfray.config import schema
 from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document, Position, parse_value, parse_yaml
+
+HasGpu = bool | Callable[[], bool]
+"""Whether this machine has a GPU, or how to find out: asked only where ``scale: auto`` needs to know."""
 
 _BASE_SCALE = "full"
 _SCALES = get_args(schema.Scale)
@@ -22,7 +25,7 @@ class Layer:
     """Values from one source, later layers over earlier ones.
 
     ``values`` maps dotted paths to values; sections may also be nested mappings. ``source`` is the origin's name in
-    messages (a file, ``--set``); ``positions`` has positions by the path in that source, which is ``prefix`` + path.
+    messages (a file, ``--set``); ``positions`` has positions by the path there, which is ``prefix`` + path.
     """
 
     source: str
@@ -57,13 +60,14 @@ class Layer:
         """The error to raise about this layer's value at ``path``."""
         where = f"{self.prefix}{path}"
         position = self.positions.get(where)
-        line, column = position if position is not None else (None, None)
-        return ConfigError(message, path=where, file=self.source, line=line, column=column)
+        if position is None:
+            return ConfigError(message, path=where, file=self.source)
+        return ConfigError(message, path=where, file=position.source, line=position.line, column=position.column)
 
     def origin(self, path: str) -> str:
         """Source of ``path`` and, where known, its line."""
         position = self.positions.get(f"{self.prefix}{path}")
-        return self.source if position is None else f"{self.source}:{position.line}"
+        return self.source if position is None else str(position)
 
     def flat(self) -> dict[str, Any]:
         """Values by the dotted path of a setting.
@@ -102,6 +106,11 @@ class Resolved:
         own = [layer for layer in self.layers if layer.source != f"presets/{self.config.preset}.yaml"]
         return {path: value for layer in own for path, value in layer.flat().items()}
 
+    def error(self, path: str, message: str) -> ConfigError:
+        """The error to raise about the value of ``path``, placed where that value was written."""
+        (owner,) = [layer for layer in self.layers if path in layer.flat()][-1:]
+        return owner.error(path, message)
+
     def with_values(self, values: Mapping[str, Any], source: str) -> Resolved:
         """The same configuration with one more layer on top, such as a trial's parameters; ``source`` names it."""
         chosen = {path: self.origins[path] for path in schema.CHOSEN_AT_START}
@@ -113,11 +122,11 @@ def resolve(
     scale: str,
     overrides: Mapping[str, Any] | Sequence[Layer] = (),
     *,
-    has_gpu: bool,
+    has_gpu: HasGpu,
 ) -> Resolved:
     """Merge a preset's scale and ``overrides`` (lowest layer first) into one configuration.
 
-    ``scale`` is ``full``, ``laptop`` or ``auto``, which is laptop where ``has_gpu`` is false; ``origins["scale"]`` says
+    ``scale`` is ``full``, ``laptop`` or ``auto``, which is laptop where there is no GPU; ``origins["scale"]`` says
     which and why. Raises :class:`ConfigError`, located at the value to change, for everything that is wrong. Errors
     about ``preset`` and ``scale`` carry that path and no file: only the caller knows where they stood.
     """
@@ -144,10 +153,11 @@ def load_preset(name: str) -> Document:
     return parse_yaml(file.read_text(encoding="utf-8"), f"presets/{name}.yaml")
 
 
-def choose_scale(scale: str, has_gpu: bool) -> tuple[str, str]:
+def choose_scale(scale: str, has_gpu: HasGpu) -> tuple[str, str]:
     """The scale that ``scale`` stands for, and why; raises :class:`ConfigError` for a name that is none."""
     if scale == "auto":
-        return ("full", "auto: a GPU was found") if has_gpu else ("laptop", "auto: no GPU was found")
+        found = has_gpu() if callable(has_gpu) else has_gpu
+        return ("full", "auto: a GPU was found") if found else ("laptop", "auto: no GPU was found")
     if scale not in _SCALES:
         raise ConfigError(f"must be one of auto, {', '.join(_SCALES)}, got {shown(scale)}", path="scale")
     return scale, "chosen at the start"

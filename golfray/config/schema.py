@@ -50,10 +50,10 @@ class Config(sections.Section):
 
     @model_validator(mode="after")
     def _rules_between_fields(self) -> Config:
-        for rule in _RULES:
-            broken = rule(self)
-            if broken is not None:
-                raise PydanticCustomError(CROSS_FIELD, "{message}", {"message": broken.message, "paths": broken.paths})
+        for rule in RULES:
+            message = rule.broken(self)
+            if message is not None:
+                raise PydanticCustomError(CROSS_FIELD, "{message}", {"message": message, "paths": rule.paths})
         return self
 
     def to_run_settings(self, bytes_code: int) -> RunSettings:
@@ -70,92 +70,83 @@ class Config(sections.Section):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Broken:
-    """A rule that does not hold, with every path that could be changed to mend it."""
+class Rule:
+    """What must hold between settings: ``paths`` are those that could be changed to mend it.
 
-    message: str
+    ``broken`` gives the message where it does not hold, None where it does.
+    """
+
     paths: tuple[str, ...]
+    broken: Callable[[Config], str | None]
 
 
-def _heads_divide_width(config: Config) -> _Broken | None:
+def _heads_divide_width(config: Config) -> str | None:
     dim, heads = config.model.model_dim, config.model.num_heads
     if dim % heads == 0 and (dim // heads) % 2 == 0:
         return None
-    what = f"model_dim / num_heads must be an even integer, got {dim} / {heads} = {dim / heads:g}"
-    return _Broken(what, ("model.num_heads", "model.model_dim"))
+    return f"model_dim / num_heads must be an even integer, got {dim} / {heads} = {dim / heads:g}"
 
 
-def _kv_heads_divide_heads(config: Config) -> _Broken | None:
+def _kv_heads_divide_heads(config: Config) -> str | None:
     heads, kv_heads = config.model.num_heads, config.model.num_kv_heads
-    if heads % kv_heads == 0:
-        return None
-    what = f"num_kv_heads must divide num_heads ({heads}), got {kv_heads}"
-    return _Broken(what, ("model.num_kv_heads", "model.num_heads"))
+    return None if heads % kv_heads == 0 else f"num_kv_heads must divide num_heads ({heads}), got {kv_heads}"
 
 
-def _mlp_width_is_whole(config: Config) -> _Broken | None:
+def _mlp_width_is_whole(config: Config) -> str | None:
     dim, mult = config.model.model_dim, config.model.mlp_mult
     width = mult * dim
     if math.isinf(width):
-        return _Broken(
-            f"mlp_mult * model_dim must be finite, got {mult:g} * {dim}", ("model.mlp_mult", "model.model_dim")
-        )
+        return f"mlp_mult * model_dim must be finite, got {mult:g} * {dim}"
     # A multiple such as 992 / 96 comes back from the product one rounding error beside the integer that was meant.
     if round(width) >= 1 and abs(width - round(width)) < 1e-6:
         return None
-    what = (
+    return (
         f"mlp_mult * model_dim must be a whole number of channels, got {mult:g} * {dim} = {width:g}; "
         f"the nearest is {max(round(width), 1) / dim!r}"
     )
-    return _Broken(what, ("model.mlp_mult", "model.model_dim"))
 
 
-def _slices_fill_step(config: Config) -> _Broken | None:
+def _slices_fill_step(config: Config) -> str | None:
     batch = config.batch
     unit = batch.slices * batch.seq_len
     if batch.tokens % unit == 0:
         return None
     near = sorted({max(batch.tokens // unit, 1) * unit, (batch.tokens // unit + 1) * unit})
-    what = (
+    return (
         f"tokens must be a multiple of slices * seq_len ({batch.slices} * {batch.seq_len} = {unit}), "
         f"got {batch.tokens}; nearest: {' or '.join(map(str, near))}"
     )
-    return _Broken(what, ("batch.tokens", "batch.seq_len", "batch.slices"))
 
 
-def _workers_share_slices(config: Config) -> _Broken | None:
+def _workers_share_slices(config: Config) -> str | None:
     slices, workers = config.batch.slices, config.workers
-    if slices % workers == 0:
-        return None
-    what = f"slices must be a multiple of workers ({workers}), got {slices}"
-    return _Broken(what, ("batch.slices", "workers"))
+    return None if slices % workers == 0 else f"slices must be a multiple of workers ({workers}), got {slices}"
 
 
-def _validation_has_a_sequence(config: Config) -> _Broken | None:
+def _validation_has_a_sequence(config: Config) -> str | None:
     batch = config.batch
     least = batch.slices * batch.seq_len
     if batch.val_tokens >= least:
         return None
-    what = (
+    return (
         f"val_tokens must be >= slices * seq_len ({batch.slices} * {batch.seq_len} = {least}), got {batch.val_tokens}"
     )
-    return _Broken(what, ("batch.val_tokens", "batch.seq_len", "batch.slices"))
 
 
-def _run_ends(config: Config) -> _Broken | None:
+def _run_ends(config: Config) -> str | None:
     if config.stop.steps is not None or config.stop.seconds is not None:
         return None
-    return _Broken("steps and seconds are both null; set at least one", ("stop.seconds", "stop.steps"))
+    return "steps and seconds are both null; set at least one"
 
 
-_RULES: tuple[Callable[[Config], _Broken | None], ...] = (
-    _heads_divide_width,
-    _kv_heads_divide_heads,
-    _mlp_width_is_whole,
-    _slices_fill_step,
-    _workers_share_slices,
-    _validation_has_a_sequence,
-    _run_ends,
+RULES = (
+    Rule(("model.num_heads", "model.model_dim"), _heads_divide_width),
+    Rule(("model.num_kv_heads", "model.num_heads"), _kv_heads_divide_heads),
+    Rule(("model.mlp_mult", "model.model_dim"), _mlp_width_is_whole),
+    Rule(("batch.tokens", "batch.seq_len", "batch.slices"), _slices_fill_step),
+    Rule(("batch.slices", "workers"), _workers_share_slices),
+    Rule(("batch.val_tokens", "batch.seq_len", "batch.slices"), _validation_has_a_sequence),
+    Rule(("stop.seconds", "stop.steps"), _run_ends),
 )
 
 

@@ -37,7 +37,7 @@ class Model(Section):
     """Shape of the network."""
 
     vocab_size: Annotated[int, Field(ge=2, le=65_536)]
-    """Number of token ids; shards store them as 16-bit integers. Must equal the tokenizer's size."""
+    """Number of token ids, at least as many as the tokenizer has pieces; shards store them as 16-bit integers."""
     num_layers: Annotated[int, Field(ge=1, le=1000)]
     """Number of transformer blocks; the first half feeds skip connections to the second."""
     model_dim: Count

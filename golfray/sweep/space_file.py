@@ -1,7 +1,7 @@
 """The space file as a person writes it: its fields, and an error with a position for every mistake.
 
-What a knob's type is, and whether its range makes sense, depends on the preset and the scale: that is seen in
-:mod:`golfray.sweep.space`.
+What a knob's type is, and whether its range makes sense, depends on the setting and the scale: that is seen in
+:mod:`golfray.sweep.knob_reader`. A file may extend another one: see :mod:`golfray.sweep.extends`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from golfray.config.errors import ConfigError, did_you_mean, shown
-from golfray.config.positions import Document, load_yaml
+from golfray.config.positions import Document
+from golfray.sweep.extends import load_extended
+from golfray.sweep.limits import PhaseLimits
 
 # Words of a person who writes YAML, in place of pydantic's for a reader of its models.
 _EXPECTED = {
@@ -24,8 +27,11 @@ _EXPECTED = {
     "int_type": "an integer",
     "int_from_float": "an integer",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
 }
+_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -57,6 +63,8 @@ class KnobEntry(_Entry):
     """Path of another knob: the value applied is the smaller of the two."""
     at_preset: Any = None
     """What the preset amounts to where it leaves this setting null; not used where it does not."""
+    when: dict[str, Any] | None = None
+    """{path of another knob: a value or a list of values}: searched only where all hold, else as the preset has it."""
 
 
 class KnobOverride(KnobEntry):
@@ -72,9 +80,36 @@ class Budget(_Entry):
     """Minutes since the start of the study."""
 
 
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Limits(_Entry):
+    """Seconds that an attempt may be in each phase before it counts as hung; what is left out is as it is below."""
+
+    start: Seconds = PhaseLimits.start
+    """From submission to the ranks of a free lane having taken the job."""
+    data: Seconds = PhaseLimits.data
+    """Opening the shards."""
+    compile: Seconds = PhaseLimits.compile
+    """Building and compiling the model, and the steps before the clock starts."""
+    train: Seconds | None = PhaseLimits.train
+    """Training; null: twice the run's own time and two minutes more, none where a number of steps ends it."""
+    progress: Seconds = PhaseLimits.progress
+    """Longest silence while training, where a run reports runtime.log_points times."""
+    # `validate` is a name of pydantic's own.
+    validate_: Seconds = Field(default=PhaseLimits.validate, alias="validate")
+    """Validation of the trained model."""
+    export: Seconds = PhaseLimits.export
+    """Quantizing, packing and compressing."""
+    score: Seconds = PhaseLimits.score
+    """Reloading the artifact and scoring it."""
+
+
 class SpaceFile(_Entry):
     """A whole space file."""
 
+    extends: str | None = None
+    """Another space file, relative to this one's folder; what is written here lies over it."""
     name: str
     """Name of the study and of its folder."""
     preset: str
@@ -99,11 +134,21 @@ class SpaceFile(_Entry):
     """Points to run before the sampler's, as {path: value}; knobs that are left out stay as the preset has them."""
     scales: dict[Literal["full", "laptop"], dict[str, KnobOverride]] = Field(default_factory=dict)
     """Ranges that differ at one scale."""
+    limits: Limits = Field(default_factory=Limits)
+    """How long an attempt may be in each phase before it counts as hung, in seconds."""
+
+    def phase_limits(self) -> PhaseLimits:
+        """The limits as the executor takes them."""
+        return PhaseLimits(**self.limits.model_dump(by_alias=True))
 
 
 def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
-    """Read and check a space file; raises :class:`ConfigError` with file, line and column for the first mistake."""
-    document = load_yaml(path)
+    """Read and check a space file, laid over the one that it extends.
+
+    The document has the position of every value in the file where it stands. Raises :class:`ConfigError` with file,
+    line and column for the first mistake.
+    """
+    document = load_extended(path)
     try:
         file = SpaceFile.model_validate(document.values)
     except ValidationError as error:
@@ -118,7 +163,7 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
         for knob in overrides:
             if knob not in file.knobs:
                 raise document.error(
-                    f"scales.{scale}.{knob}", f"is not a knob of this space; {_hint(knob, file.knobs)}"
+                    f"scales.{scale}.{knob}", f"is not a knob of this space; {did_you_mean(knob, file.knobs)}"
                 )
     for index, point in enumerate(file.first_points):
         if not point:
@@ -126,13 +171,9 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
         for knob in point:
             if knob not in file.knobs:
                 raise document.error(
-                    f"first_points.{index}.{knob}", f"is not a knob of this space; {_hint(knob, file.knobs)}"
+                    f"first_points.{index}.{knob}", f"is not a knob of this space; {did_you_mean(knob, file.knobs)}"
                 )
     return file, document
-
-
-def _hint(name: str, known: Any) -> str:
-    return did_you_mean(name, known)
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:
@@ -146,14 +187,28 @@ def _located(document: Document, error: ValidationError) -> ConfigError:
         parts.pop()
     path = ".".join(parts)
     if first["type"] == "extra_forbidden":
-        return document.error(path, f"is unknown here; {_hint(parts[-1], _fields_beside(parts))}")
+        return document.error(path, f"is unknown here; {did_you_mean(parts[-1], _fields_beside(parts))}")
     if parts[0] == "scales" and len(parts) == 2:
-        return document.error(path, f"is no scale; {_hint(parts[1], ('full', 'laptop'))}")
-    message = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
-    return document.error(path, f"must be {message}, got {shown(first['input'])}")
+        return document.error(path, f"is no scale; {did_you_mean(parts[1], ('full', 'laptop'))}")
+    return document.error(path, f"must be {_expected(first)}, got {shown(first['input'])}")
+
+
+def _expected(found: ErrorDetails) -> str:
+    context = found.get("ctx", {})
+    if found["type"] in _BOUNDS:
+        bound = _BOUNDS[found["type"]]
+        return f"{_SIGNS[bound]} {context[bound]:g}"
+    if found["type"] == "literal_error":
+        words = re.findall("'([^']*)'", context["expected"])
+        return f"one of {', '.join(words)}"
+    return _EXPECTED.get(found["type"], found["msg"].removeprefix("Input should be "))
 
 
 def _fields_beside(parts: list[str]) -> list[str]:
-    if len(parts) == 1:
-        return sorted(SpaceFile.model_fields)
-    return sorted((Budget if parts[0] == "budget" else KnobEntry).model_fields)
+    sections: dict[str, type[BaseModel]] = {"budget": Budget, "limits": Limits}
+    return field_names(SpaceFile if len(parts) == 1 else sections.get(parts[0], KnobEntry))
+
+
+def field_names(model: type[BaseModel]) -> list[str]:
+    """Names of a model's fields as they are written in a file."""
+    return sorted(field.alias or name for name, field in model.model_fields.items())

@@ -31,7 +31,7 @@ def test_every_dotted_path_has_its_line_and_column() -> None:
             "model": {"num_layers": {"choices": [2, 3]}},
         },
     }
-    assert document.positions == {
+    assert {path: (place.line, place.column) for path, place in document.positions.items()} == {
         "name": (1, 1),
         "knobs": (2, 1),
         "knobs.optimizer.matrix_lr": (3, 3),
@@ -43,6 +43,7 @@ def test_every_dotted_path_has_its_line_and_column() -> None:
         "knobs.model.num_layers.choices.0": (7, 28),
         "knobs.model.num_layers.choices.1": (7, 31),
     }
+    assert {place.source for place in document.positions.values()} == {"demo.yaml"}
 
 
 def test_errors_about_a_document_are_placed_at_the_nearest_known_path() -> None:
@@ -159,7 +160,7 @@ def test_refusals(text: str, message: str) -> None:
 
 def test_bottomless_nesting_is_refused() -> None:
     deepest = "[" * 49 + "]" * 49
-    assert parse_yaml(f"a: {deepest}", "f.yaml").positions["a"] == (1, 1)
+    assert parse_yaml(f"a: {deepest}", "f.yaml").positions["a"] == (1, 1, "f.yaml")
     with pytest.raises(ConfigError) as caught:
         parse_yaml("a: " + "[" * 5000 + "]" * 5000, "f.yaml")
     assert str(caught.value) == "f.yaml:1:53: is nested more than 50 levels deep"
@@ -210,5 +211,5 @@ TREES = st.recursive(
 def test_json_reads_as_itself_and_every_name_has_a_position(values: dict, indent: int | None) -> None:
     document = parse_yaml(json.dumps(values, indent=indent), "f.json")
     assert document.values == values
-    assert all(isinstance(position, Position) and position >= (1, 1) for position in document.positions.values())
+    assert all(isinstance(position, Position) and position >= (1, 1, "") for position in document.positions.values())
     assert set(values) <= set(document.positions)

@@ -37,7 +37,7 @@ def plain_type(annotation: Any) -> Any:
 
 def test_there_is_one_section_for_each_dataclass_and_nothing_else() -> None:
     settings = {field.name for field in dataclasses.fields(RunSettings)}
-    assert settings - set(section_names()) == {"cap_bytes", "bytes_code"}
+    assert settings - set(section_names()) == {"cap_bytes", "bytes_code", "clock_trace"}
     assert set(Config.model_fields) == set(section_names()) | {"preset", "scale", "workers", "cap_bytes"}
 
 
