@@ -1,0 +1,344 @@
+"""What a fetch is going to do, found out before anything is written: the files, their sizes, and the room they need."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from golfray.data.bare_tokens import TOKEN_BYTES, could_be_tokens, header_for
+from golfray.data.errors import CannotWriteError, DataError
+from golfray.data.fetch_errors import MissingError
+from golfray.data.fetch_file import FetchFile, FileKind, Listener, LocalState, local_state
+from golfray.data.fetch_ledger import Ledger
+from golfray.data.local_source import LocalSource
+from golfray.data.manifest import read_manifest
+from golfray.data.published_manifest import (
+    FILE_NAME,
+    MAX_BYTES,
+    PublishedDataset,
+    choose_dataset,
+    read_published,
+    shard_name,
+)
+from golfray.data.shard_header import HEADER_BYTES, diagnose_start
+from golfray.data.sources import Patience, Source, probe, read_whole
+
+DEFAULT_TRAIN_SHARDS = 80
+# Key of the recipe in golfray's manifest that tells a fetched folder from a built one.
+FETCHED_FROM = "fetched_from"
+DOCUMENTS = ("docs_selected.jsonl", "docs_selected.source_manifest.json")
+# Room for what is written besides the files: manifests, a copy of the tokenizer, the ledger.
+MARGIN_BYTES = 4 * 2**20
+PROBES_AT_ONCE = 8
+SHARD_NAME = re.compile(r"fineweb_(train|val)_(\d{6})\.bin")
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchRequest:
+    """What a person asks for. ``train_shards`` None: the first 80, or all where there are fewer."""
+
+    source: Source
+    to: pathlib.Path
+    variant: str
+    train_shards: int | None = None
+    tokenizer_only: bool = False
+    documents: bool = False
+    no_header: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchPlan:
+    """What will be done: ``folder`` is where the shards land, ``states`` what is there of each file now.
+
+    ``need_bytes`` are still to be written, ``free_bytes`` will be there for them.
+    """
+
+    request: FetchRequest
+    manifest: bytes
+    dataset: PublishedDataset
+    folder: pathlib.Path
+    ledger: Ledger
+    files: list[FetchFile]
+    states: list[LocalState]
+    train_shards: int
+    need_bytes: int
+    free_bytes: int
+
+    def of_kind(self, kind: FileKind) -> list[FetchFile]:
+        """The files of one kind, in order."""
+        return [file for file in self.files if file.kind == kind]
+
+    def lines(self) -> list[str]:
+        """For a person, before anything is written."""
+        dataset = self.dataset
+        groups: list[tuple[FileKind, str]] = [
+            ("tokenizer", dataset.tokenizer.name),
+            ("val", f"all {dataset.files_val:,} shard(s)"),
+            ("train", f"the first {self.train_shards:,} of {dataset.files_train:,} shards"),
+            ("documents", "the documents"),
+        ]
+        lines = [f"{dataset.name} of {self.request.source.name}, into {self.request.to}"]
+        for kind, what in groups:
+            if files := self.of_kind(kind):
+                lines.append(f"  {kind:9s} {what}: {len(files)} file(s), {in_units(sum(file.size for file in files))}")
+        there = sum(state.is_there for state in self.states)
+        begun = sum(state.have for state in self.states if not state.is_there)
+        if there or begun:
+            lines.append(f"  there already: {there} whole file(s), to be verified, and {in_units(begun)} of others")
+        lines.append(
+            f"  to be written: {in_units(self.need_bytes)} (one copy, here); free: {in_units(self.free_bytes)}"
+        )
+        return lines
+
+    def file_lines(self) -> list[str]:
+        """One line a file."""
+        lines = []
+        for file, state in zip(self.files, self.states, strict=True):
+            what = "there" if state.is_there else f"from byte {state.have:,}" if state.have else state.reason or "new"
+            lines.append(f"  {file.size:>15,} bytes  {file.target.relative_to(self.request.to)}  ({what})")
+        return lines
+
+    def to_record(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {
+            **self.origin(),
+            "folder": str(self.folder),
+            "need_bytes": self.need_bytes,
+            "free_bytes": self.free_bytes,
+            "files": [
+                {
+                    "file": str(file.target),
+                    "kind": file.kind,
+                    "bytes": file.size,
+                    "have_bytes": state.have,
+                    "is_there": state.is_there,
+                }
+                for file, state in zip(self.files, self.states, strict=True)
+            ],
+        }
+
+    def origin(self) -> dict[str, Any]:
+        """Where all of it is from."""
+        source = self.request.source
+        return {"source": source.name, "commit": source.commit, "dataset": self.dataset.name}
+
+    def check_room(self) -> None:
+        """Raise ``CannotWriteError`` where the disk has too little room."""
+        if self.need_bytes and self.need_bytes + MARGIN_BYTES > self.free_bytes:
+            raise CannotWriteError(
+                f"{self.request.to}: {self.need_bytes:,} bytes are needed, but {self.free_bytes:,} are free there; "
+                f"free {in_units(self.need_bytes + MARGIN_BYTES - self.free_bytes)}, choose another disk with --to, or "
+                "take fewer --train-shards"
+            )
+
+
+def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) -> FetchPlan:
+    """Read the manifest and the first bytes of every file at the source, and look at what is here; writes nothing.
+
+    Raises ``DataError`` where the request, the manifest or a file is not what it must be, and ``FetchError`` where the
+    source does not answer.
+    """
+    request = dataclasses.replace(request, to=request.to.absolute())
+    source, where = request.source, request.source.where(FILE_NAME)
+    try:
+        manifest = patience.run(lambda: read_whole(source, FILE_NAME, MAX_BYTES), listener.say)
+    except MissingError as error:
+        raise MissingError(f"{error}; {_where_else(source)}") from error
+    values = read_published(manifest, where)
+    dataset = choose_dataset(values, request.variant, where)
+    folder = request.to / "datasets" / dataset.name
+    _check_places(request, dataset, folder)
+    train_shards = 0 if request.tokenizer_only else _count_train_shards(request, dataset, folder, where)
+    jobs = list(_jobs(request, dataset, folder, train_shards))
+    with concurrent.futures.ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        waiting = [pool.submit(_look_at, job, request, dataset, patience, listener) for job in jobs]
+        try:
+            files = [future.result() for future in waiting]
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    if not request.tokenizer_only:
+        _check_counts(dataset, files, train_shards, where)
+    ledger = Ledger(request.to, source.name)
+    states = [_state_of(file, ledger) for file in files]
+    return FetchPlan(
+        request=request,
+        manifest=manifest,
+        dataset=dataset,
+        folder=folder,
+        ledger=ledger,
+        files=files,
+        states=states,
+        train_shards=train_shards,
+        need_bytes=sum(file.size - state.have for file, state in zip(files, states, strict=True)),
+        free_bytes=_free_bytes(request.to) + sum(state.discarded for state in states),
+    )
+
+
+def in_units(count: int) -> str:
+    """Bytes for a person: 16.0 GB, 254.5 kB."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    kind: FileKind
+    path: str
+    target: pathlib.Path
+
+
+def _jobs(request: FetchRequest, dataset: PublishedDataset, folder: pathlib.Path, train_shards: int) -> Iterator[_Job]:
+    """The tokenizer first: it is small, and the bytes of the shards are counted with it as they come."""
+    for path in dataset.tokenizer.files:
+        yield _Job("tokenizer", path, request.to / "tokenizers" / pathlib.PurePosixPath(path).name)
+    if request.tokenizer_only:
+        return
+    for number in range(dataset.files_val):
+        yield _Job("val", dataset.shard("val", number), folder / shard_name("val", number))
+    for number in range(train_shards):
+        yield _Job("train", dataset.shard("train", number), folder / shard_name("train", number))
+    if request.documents:
+        for name in DOCUMENTS:
+            yield _Job("documents", name, request.to / name)
+
+
+def _look_at(
+    job: _Job, request: FetchRequest, dataset: PublishedDataset, patience: Patience, listener: Listener
+) -> FetchFile:
+    source, where = request.source, request.source.where(job.path)
+    try:
+        remote = patience.run(lambda: probe(source, job.path), listener.say)
+    except MissingError as error:
+        raise MissingError(f"{error}; {_why_missing(job, dataset)}") from error
+    if job.kind not in ("val", "train"):
+        if remote.size == 0:
+            raise DataError(f"{where}: is empty")
+        return FetchFile(job.kind, job.path, job.target, remote)
+    finding = diagnose_start(where, remote.head, remote.size)
+    if finding is None:
+        if request.no_header:
+            raise DataError(f"{where}: has a header; leave --no-header out")
+        return FetchFile(job.kind, job.path, job.target, remote)
+    if finding.code != "shard-headerless" or not could_be_tokens(remote.head, remote.size, dataset.vocab_size):
+        raise DataError(f"{where}: {finding.what}; it is so at the source")
+    if not request.no_header:
+        raise DataError(f"{where}: {finding.what}; --no-header imports such files and writes the header in front")
+    return FetchFile(job.kind, job.path, job.target, remote, header_for(remote.size // TOKEN_BYTES))
+
+
+def _why_missing(job: _Job, dataset: PublishedDataset) -> str:
+    if job.kind == "documents":
+        return "this source publishes no documents; leave --documents out"
+    if job.kind == "tokenizer":
+        return f"the manifest names it for the tokenizer {dataset.tokenizer.name}, so the source is not complete"
+    number = int(job.path[-10:-4])
+    counted = dataset.files_val if job.kind == "val" else dataset.files_train
+    if job.kind == "train" and number:
+        return f"the manifest counts {counted} train shards; --train-shards {number} takes those before it"
+    return (
+        f"the manifest counts {counted} {job.kind} shard(s) of {dataset.name}, but this source does not hold them: "
+        "choose another --variant or another source"
+    )
+
+
+def _where_else(source: Source) -> str:
+    if isinstance(source, LocalSource):
+        found = sorted(path.parent.name for path in source.folder.glob(f"*/{FILE_NAME}"))
+        if found:
+            return f"there is one in {', '.join(found)}: give --root {found[0]}"
+    return (
+        f"SOURCE must hold {FILE_NAME}: is its name right? --root names the folder of it that does (--root '' the top)"
+    )
+
+
+def _count_train_shards(request: FetchRequest, dataset: PublishedDataset, folder: pathlib.Path, where: str) -> int:
+    """How many train shards there will be: as many as asked for, and those that lie here beyond."""
+    wanted = request.train_shards
+    if wanted is None:
+        wanted = min(DEFAULT_TRAIN_SHARDS, dataset.files_train)
+    if wanted > dataset.files_train:
+        raise DataError(
+            f"--train-shards {wanted}: {dataset.name} has {dataset.files_train} train shards "
+            f"({dataset.tokens_train:,} tokens), as {where} says"
+        )
+    here = set()
+    for path in folder.glob("fineweb_*.bin"):
+        found = SHARD_NAME.fullmatch(path.name)
+        limit = dataset.files_train if path.name.startswith("fineweb_train_") else dataset.files_val
+        if found is None or int(found[2]) >= limit:
+            raise DataError(f"{path}: not a file of {dataset.name}, but would be read as a part of it; move it away")
+        if found[1] == "train":
+            here.add(int(found[2]))
+    beyond = {number for number in here if number >= wanted}
+    last = max(beyond, default=wanted - 1)
+    if gap := sorted(set(range(wanted, last)) - here):
+        raise DataError(
+            f"{folder / shard_name('train', last)}: is there, but {shard_name('train', gap[0])} is not: training reads "
+            f"shards in order; --train-shards {last + 1} fetches what is between, or move it away"
+        )
+    return last + 1
+
+
+def _check_places(request: FetchRequest, dataset: PublishedDataset, folder: pathlib.Path) -> None:
+    source, to = request.source, request.to
+    if to.exists() and not to.is_dir():
+        raise DataError(f"{to}: must be a folder")
+    if isinstance(source, LocalSource):
+        models = str(pathlib.PurePosixPath(dataset.tokenizer.model).parent)
+        for own, here in ((dataset.path, folder), (models, to / "tokenizers")):
+            if here.exists() and (source.folder / own).exists() and (source.folder / own).samefile(here):
+                raise DataError(
+                    f"{here}: is a folder of the source itself; choose another with --to, or use it where it is: "
+                    f"--set data.folder={source.folder / dataset.path} "
+                    f"--set data.tokenizer={source.folder / dataset.tokenizer.model}"
+                )
+    own_manifest = read_manifest(folder)
+    if own_manifest is not None:
+        fetched_from = own_manifest.recipe.get(FETCHED_FROM)
+        if fetched_from is None:
+            raise DataError(f"{folder}: this corpus was built here and not fetched; choose another folder with --to")
+        if fetched_from != source.name:
+            raise DataError(_of_another(folder, str(fetched_from), source))
+
+
+def _state_of(file: FetchFile, ledger: Ledger) -> LocalState:
+    other = ledger.other_owner(file.target)
+    if other is not None:
+        raise DataError(_of_another(file.target, other, ledger.source))
+    return local_state(file, ledger)
+
+
+def _of_another(path: pathlib.Path, other: str, source: Source | str) -> str:
+    name = source if isinstance(source, str) else source.name
+    return f"{path}: is from {other}, not from {name}; choose another folder with --to, or delete it"
+
+
+def _check_counts(dataset: PublishedDataset, files: Sequence[FetchFile], train_shards: int, where: str) -> None:
+    """Hold the tokens that the headers announce against ``stats``."""
+    found = {
+        kind: sum((file.size - HEADER_BYTES) // TOKEN_BYTES for file in files if file.kind == kind)
+        for kind in ("val", "train")
+    }
+    if found["val"] != dataset.tokens_val:
+        raise DataError(
+            f"the val shards hold {found['val']:,} tokens, but stats.tokens_val in {where} says {dataset.tokens_val:,}"
+        )
+    is_all = train_shards == dataset.files_train
+    if found["train"] != dataset.tokens_train if is_all else found["train"] >= dataset.tokens_train:
+        raise DataError(
+            f"{'all' if is_all else 'the first'} {train_shards} train shards hold {found['train']:,} tokens, but "
+            f"stats.tokens_train in {where} says {dataset.tokens_train:,}{'' if is_all else ' for all of them'}"
+        )
+
+
+def _free_bytes(folder: pathlib.Path) -> int:
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
