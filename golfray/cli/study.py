@@ -19,17 +19,20 @@ def tune(
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
     from golfray.cli.wiring import absolute, corpus_for, has_gpu, passes_lines
-    from golfray.cluster.executor import RayExecutor
     from golfray.config.resolve import Layer
+    from golfray.sweep.space import load_space
+
+    # First of all, and before torch and Ray are imported: a typing mistake is answered at once.
+    space = load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+
+    from golfray.cluster.executor import RayExecutor
     from golfray.report.console import ConsoleObserver
     from golfray.report.summary import print_summary
     from golfray.ship.packer import bytes_code
     from golfray.sweep.records import best_feasible
-    from golfray.sweep.space import load_space
     from golfray.sweep.study import Study, create_study_folder, only_driver_of
     from golfray.tracking.mlflow_observer import MlflowObserver
 
-    space = load_space(space_file, has_gpu=has_gpu(), layers=[Layer.from_sets(sets)])
     config = space.base.config
     corpus = corpus_for(config)
     for line in [*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus)]:

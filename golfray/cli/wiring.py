@@ -24,7 +24,7 @@ def resolve_configuration(preset: str, scale: str, sets: list[str]) -> Resolved:
     """One configuration from a preset, a scale and ``--set`` overrides."""
     from golfray.config.resolve import Layer, resolve
 
-    return resolve(preset, scale, [Layer.from_sets(sets)], has_gpu=has_gpu())
+    return resolve(preset, scale, [Layer.from_sets(sets)], has_gpu=has_gpu)
 
 
 def corpus_for(config: Config) -> Corpus:

@@ -132,6 +132,9 @@ def resolve(
     """
     layers = (Layer("override", overrides),) if isinstance(overrides, Mapping) else tuple(overrides)
     document = load_preset(preset)
+    # Before a GPU is looked for, which may take seconds: a typing mistake is answered at once.
+    for layer in layers:
+        layer.flat()
     chosen_scale, reason = choose_scale(scale, has_gpu)
     scales = (_BASE_SCALE,) if chosen_scale == _BASE_SCALE else (_BASE_SCALE, chosen_scale)
     below = tuple(Layer.from_document(document, f"scales.{name}") for name in scales)
