@@ -46,7 +46,8 @@ def fetch(
 ) -> None:
     """Fetch published FineWeb shards and their tokenizer, verified; the same command continues where it stopped."""
     from golfray.data.fetch import run_fetch
-    from golfray.data.fetch_plan import FetchRequest, plan_fetch
+    from golfray.data.fetch_plan import plan_fetch
+    from golfray.data.fetch_request import FetchRequest
     from golfray.data.source_argument import parse_source
     from golfray.data.sources import Patience
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from golfray.data.bare_tokens import TOKEN_BYTES, could_be_tokens, header_for
+from golfray.data.bare_tokens import TOKEN_BYTES
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener, LocalState, local_state
 from golfray.data.fetch_ledger import Ledger
+from golfray.data.fetch_request import FetchRequest, list_files
 from golfray.data.local_source import LocalSource
 from golfray.data.manifest import read_manifest
 from golfray.data.published_manifest import (
@@ -25,30 +25,15 @@ from golfray.data.published_manifest import (
     read_published,
     shard_name,
 )
-from golfray.data.shard_header import HEADER_BYTES, diagnose_start
-from golfray.data.sources import Patience, Source, probe, read_whole
+from golfray.data.shard_header import HEADER_BYTES
+from golfray.data.sources import Patience, Source, read_whole
 
 DEFAULT_TRAIN_SHARDS = 80
 # Key of the recipe in golfray's manifest that tells a fetched folder from a built one.
 FETCHED_FROM = "fetched_from"
-DOCUMENTS = ("docs_selected.jsonl", "docs_selected.source_manifest.json")
 # Room for what is written besides the files: manifests, a copy of the tokenizer, the ledger.
 MARGIN_BYTES = 4 * 2**20
-PROBES_AT_ONCE = 8
 SHARD_NAME = re.compile(r"fineweb_(train|val)_(\d{6})\.bin")
-
-
-@dataclasses.dataclass(frozen=True)
-class FetchRequest:
-    """What a person asks for. ``train_shards`` None: the first 80, or all where there are fewer."""
-
-    source: Source
-    to: pathlib.Path
-    variant: str
-    train_shards: int | None = None
-    tokenizer_only: bool = False
-    documents: bool = False
-    no_header: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,13 +139,7 @@ def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) ->
     folder = request.to / "datasets" / dataset.name
     _check_places(request, dataset, folder)
     train_shards = 0 if request.tokenizer_only else _count_train_shards(request, dataset, folder, where)
-    jobs = list(_jobs(request, dataset, folder, train_shards))
-    with concurrent.futures.ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-        waiting = [pool.submit(_look_at, job, request, dataset, patience, listener) for job in jobs]
-        try:
-            files = [future.result() for future in waiting]
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    files = list_files(request, dataset, folder, train_shards, patience, listener)
     if not request.tokenizer_only:
         _check_counts(dataset, files, train_shards, where)
     ledger = Ledger(request.to, source.name)
@@ -185,67 +164,6 @@ def in_units(count: int) -> str:
         if count >= size:
             return f"{count / size:,.1f} {unit}"
     return f"{count} bytes"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    kind: FileKind
-    path: str
-    target: pathlib.Path
-
-
-def _jobs(request: FetchRequest, dataset: PublishedDataset, folder: pathlib.Path, train_shards: int) -> Iterator[_Job]:
-    """The tokenizer first: it is small, and the bytes of the shards are counted with it as they come."""
-    for path in dataset.tokenizer.files:
-        yield _Job("tokenizer", path, request.to / "tokenizers" / pathlib.PurePosixPath(path).name)
-    if request.tokenizer_only:
-        return
-    for number in range(dataset.files_val):
-        yield _Job("val", dataset.shard("val", number), folder / shard_name("val", number))
-    for number in range(train_shards):
-        yield _Job("train", dataset.shard("train", number), folder / shard_name("train", number))
-    if request.documents:
-        for name in DOCUMENTS:
-            yield _Job("documents", name, request.to / name)
-
-
-def _look_at(
-    job: _Job, request: FetchRequest, dataset: PublishedDataset, patience: Patience, listener: Listener
-) -> FetchFile:
-    source, where = request.source, request.source.where(job.path)
-    try:
-        remote = patience.run(lambda: probe(source, job.path), listener.say)
-    except MissingError as error:
-        raise MissingError(f"{error}; {_why_missing(job, dataset)}") from error
-    if job.kind not in ("val", "train"):
-        if remote.size == 0:
-            raise DataError(f"{where}: is empty")
-        return FetchFile(job.kind, job.path, job.target, remote)
-    finding = diagnose_start(where, remote.head, remote.size)
-    if finding is None:
-        if request.no_header:
-            raise DataError(f"{where}: has a header; leave --no-header out")
-        return FetchFile(job.kind, job.path, job.target, remote)
-    if finding.code != "shard-headerless" or not could_be_tokens(remote.head, remote.size, dataset.vocab_size):
-        raise DataError(f"{where}: {finding.what}; it is so at the source")
-    if not request.no_header:
-        raise DataError(f"{where}: {finding.what}; --no-header imports such files and writes the header in front")
-    return FetchFile(job.kind, job.path, job.target, remote, header_for(remote.size // TOKEN_BYTES))
-
-
-def _why_missing(job: _Job, dataset: PublishedDataset) -> str:
-    if job.kind == "documents":
-        return "this source publishes no documents; leave --documents out"
-    if job.kind == "tokenizer":
-        return f"the manifest names it for the tokenizer {dataset.tokenizer.name}, so the source is not complete"
-    number = int(job.path[-10:-4])
-    counted = dataset.files_val if job.kind == "val" else dataset.files_train
-    if job.kind == "train" and number:
-        return f"the manifest counts {counted} train shards; --train-shards {number} takes those before it"
-    return (
-        f"the manifest counts {counted} {job.kind} shard(s) of {dataset.name}, but this source does not hold them: "
-        "choose another --variant or another source"
-    )
 
 
 def _where_else(source: Source) -> str:
