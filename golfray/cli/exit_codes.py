@@ -1,4 +1,4 @@
-"""The exit codes of every verb, in one place."""
+"""The exit codes of every verb, in one place; docs/exit_codes.md says when each is given."""
 
 OK = 0
 BUG = 1
@@ -9,9 +9,22 @@ LOCKED = 5
 CRASHES = 6
 NO_FEASIBLE = 7
 INTERRUPTED = 130
+# What a shell says of a program that SIGPIPE ended: nobody reads its output any more.
+OUTPUT_CLOSED = 141
 TERMINATED = 143
 
-EXIT_CODES_HELP = (
-    "Exit codes: 0 ok, 1 a bug of golfray, 2 wrong use, configuration or data, 3 budget, 4 environment or cluster, "
-    "5 locked, 6 too many crashes, 7 no feasible trial, 130 interrupted, 143 terminated."
-)
+MEANINGS = {
+    OK: "ok",
+    BUG: "a bug of golfray",
+    USAGE: "wrong use, configuration or data",
+    BUDGET: "budget",
+    ENVIRONMENT: "environment or cluster",
+    LOCKED: "locked",
+    CRASHES: "too many crashes",
+    NO_FEASIBLE: "no feasible trial",
+    INTERRUPTED: "interrupted",
+    OUTPUT_CLOSED: "output closed",
+    TERMINATED: "terminated",
+}
+
+EXIT_CODES_HELP = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in MEANINGS.items()) + "."

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
 import golfray
 from golfray.cli.data import data_app
-from golfray.cli.exit_codes import BUG, ENVIRONMENT, EXIT_CODES_HELP, INTERRUPTED, USAGE
+from golfray.cli.data_fetch import fetch
+from golfray.cli.exit_codes import (
+    BUG,
+    ENVIRONMENT,
+    EXIT_CODES_HELP,
+    INTERRUPTED,
+    OUTPUT_CLOSED,
+    TERMINATED,
+    USAGE,
+)
+from golfray.cli.inspect import logs, show_trial, status
+from golfray.cli.interrupts import Terminated, raise_terminated
+from golfray.cli.output import JSON_OPTION, Output
 from golfray.cli.package import pack, selftest
-from golfray.cli.study import tune, ui
+from golfray.cli.show import show_app
+from golfray.cli.study import tune
+from golfray.cli.track import track, ui
 from golfray.cli.trial import score, train
 
 # Set before anything that reads them is imported; a person who wants them otherwise sets them first.
@@ -31,9 +48,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, train, score, pack, selftest, ui):
-    app.command()(verb)
+for verb in (tune, status, logs, train, score, pack, selftest, track, ui):
+    app.command(epilog=EXIT_CODES_HELP)(verb)
+data_app.command(epilog=EXIT_CODES_HELP)(fetch)
 app.add_typer(data_app, name="data")
+show_app.command("trial", epilog=EXIT_CODES_HELP)(show_trial)
+app.add_typer(show_app, name="show")
 
 
 def show_version(wanted: bool) -> None:
@@ -52,43 +72,93 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its documented code. Tracebacks are for our bugs only."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     for name, value in ENVIRONMENT_VARIABLES.items():
         os.environ.setdefault(name, value)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal does not have costs a question mark, not the result.
+            stream.reconfigure(errors="replace")
     # Whoever asks this process to end gets what Ctrl-C gets: ranks are ended first and none is left behind.
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, raise_terminated)
+    sys.exit(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    """Run a verb; returns its exit code, after everything that is to be said has been said."""
+    # Also where the verb never began, because what was typed for it is wrong.
+    output = Output(as_json=JSON_OPTION in words[: words.index("--") if "--" in words else None])
+    stdout = _identity_of_stdout()
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = int(app(args=words, prog_name="golfray", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except Terminated:
+        code = _leave(output, "terminated", TERMINATED)
     except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
+        code = _leave(output, "interrupted", INTERRUPTED)
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            # The parser and rich make an exit of their own of it, whichever pipe it was.
+            return _broken_pipe(output, ended.__context__, stdout)
         # While Ray runs it answers SIGTERM itself, by leaving with the signal's number.
         if ended.code != signal.SIGTERM:
             raise
-        code = INTERRUPTED
+        code = _leave(output, "terminated", TERMINATED)
+    except BrokenPipeError as error:
+        code = _broken_pipe(output, error, stdout)
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
-        code = _explain(error)
-    if code == INTERRUPTED:
-        print("golfray: interrupted", file=sys.stderr)
-    sys.exit(code or 0)
+        code = _explain(output, error)
+    if code in (INTERRUPTED, TERMINATED):
+        print(f"golfray: {'interrupted' if code == INTERRUPTED else 'terminated'}", file=sys.stderr)
+    return code
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
+def _leave(output: Output, message: str, code: int) -> int:
+    """Say, in the document form too, that a verb was ended from outside."""
+    output.document("error", {**_NOWHERE, "message": message, "exit_code": code})
+    return code
 
 
-def _explain(error: Exception) -> int:
-    """Print what went wrong; returns the exit code."""
+def _broken_pipe(output: Output, error: BrokenPipeError, stdout: tuple[int, int]) -> int:
+    """Nobody reads standard output any more, which is nothing to complain of; or it was another pipe."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    closed = any(events & select.POLLERR for _, events in poll.poll(0))
+    # Rich puts the null device in the place of a closed output.
+    if not closed and _identity_of_stdout() == stdout:
+        return _explain(output, error)
+    # What is still buffered has nowhere to go.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OUTPUT_CLOSED
+
+
+def _identity_of_stdout() -> tuple[int, int]:
+    found = os.fstat(sys.stdout.fileno())
+    return found.st_dev, found.st_ino
+
+
+def _explain(output: Output, error: Exception) -> int:
+    """Say what went wrong; returns the exit code."""
     code = getattr(error, "exit_code", None)
     show = getattr(error, "show", None)
+    message = str(error)
     if show is not None:
         show()  # the parser's own: usage, a hint at --help, the mistake
+        message = error.format_message() if hasattr(error, "format_message") else message
     elif code is not None:
         print(f"golfray: {error}", file=sys.stderr)
     elif isinstance(error, OSError) and error.filename is not None:
-        print(f"golfray: {error.filename}: {error.strerror}", file=sys.stderr)
-        return ENVIRONMENT
+        message, code = f"{error.filename}: {error.strerror}", ENVIRONMENT
+        print(f"golfray: {message}", file=sys.stderr)
     else:
-        print(f"golfray: this is a bug of golfray ({type(error).__name__}); please report it", file=sys.stderr)
+        message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG
+        print(f"golfray: {message}", file=sys.stderr)
         sys.excepthook(type(error), error, error.__traceback__)
-        return BUG
-    return USAGE if code is None else int(code)
+    code = USAGE if code is None else int(code)
+    place = {name: getattr(error, name, None) for name in _NOWHERE}
+    output.document("error", {**place, "message": message, "exit_code": code})
+    return code
+
+
+# Where an error is, as far as it says so.
+_NOWHERE: dict[str, Any] = {"file": None, "line": None, "column": None, "path": None}

@@ -1,7 +1,40 @@
-"""Options that several verbs share, so that they mean the same everywhere."""
+"""Options and arguments that several verbs share, so that they mean the same everywhere."""
+
+from __future__ import annotations
 
 import typer
+
+
+def complete_study(typed: str) -> list[str]:
+    """Names of the studies below ./studies that begin as typed, for the shell."""
+    from golfray.report.lookup import study_names
+
+    return [name for name in study_names() if name.startswith(typed)]
+
+
+def complete_trial(typed: str) -> list[str]:
+    """Trials for the shell: of the latest study as ``t003``, of another one as ``muon/t003``."""
+    from golfray.report.lookup import trial_names
+
+    return trial_names(typed)
+
 
 PRESET = typer.Option("parameter-golf", help="Named full configuration to start from.")
 SCALE = typer.Option("auto", help="full, laptop, or auto: laptop where there is no GPU.")
 SETS = typer.Option([], "--set", metavar="PATH=VALUE", help="Override one setting, such as optimizer.matrix_lr=0.02.")
+TRACKING_URI = typer.Option(
+    None,
+    "--tracking-uri",
+    metavar="URI",
+    help="MLflow server (http://HOST:PORT) or file (sqlite:///PATH); default: mlflow.db in the study's folder. "
+    "A server's user and password belong into the environment, as MLFLOW_TRACKING_USERNAME and _PASSWORD.",
+)
+STUDY_ARGUMENT = typer.Argument(
+    None,
+    metavar="[STUDY]",
+    help="Folder of the study, or its name below ./studies; default: the one written last there.",
+    autocompletion=complete_study,
+)
+TRIAL_ARGUMENT = typer.Argument(
+    ..., metavar="ID", help="3, t003, muon/3 or studies/muon/t003.", autocompletion=complete_trial
+)

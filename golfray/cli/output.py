@@ -9,17 +9,23 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 import sys
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 JSON_SCHEMA = "golfray/1"
 
+JSON_OPTION = "--json"
+
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "as_json": (bool, typer.Option(False, "--json", help="Print JSON, one document a line, on standard output.")),
+    "as_json": (bool, typer.Option(False, JSON_OPTION, help="Print JSON, one document a line, on standard output.")),
     "quiet": (bool, typer.Option(False, "--quiet", "-q", help="Print results and errors only.")),
     "verbose": (bool, typer.Option(False, "--verbose", "-v", help="Print more about what is done and why.")),
 }
@@ -47,6 +53,21 @@ class Output:
         """Lines that are what the verb was called for; on standard error where documents are asked for."""
         for line in lines:
             print(line, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+    def console(self) -> Console:
+        """Where tables and live displays go: the stream of the lines.
+
+        It is a terminal only where that stream is one, whatever FORCE_COLOR says; with NO_COLOR nothing is styled.
+        """
+        from golfray.report.plain_pipe import PlainPipeConsole
+
+        stream = sys.stderr if self.as_json else sys.stdout
+        return PlainPipeConsole(
+            file=stream,
+            force_terminal=stream.isatty(),
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+            highlight=False,
+        )
 
     def document(self, kind: str, content: dict[str, Any]) -> None:
         """One JSON document, ``{"schema": ..., "kind": kind, **content}``; nothing where lines are asked for.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import typer
 
 from golfray.cli.exit_codes import ENVIRONMENT
 from golfray.cli.options import PRESET, SCALE, SETS
+from golfray.cli.output import Output, with_output
 
 
+@with_output
 def pack(
-    output: Path = typer.Argument(Path("train_gpt.py"), help="File to write."),
+    file: Path = typer.Argument(Path("train_gpt.py"), help="File to write."),
     preset: str = PRESET,
     scale: str = SCALE,
     sets: list[str] = SETS,
+    *,
+    output: Output,
 ) -> None:
     """Write the one-file training script of a recipe, its settings inside."""
     from golfray.cli.wiring import resolve_configuration, run_settings
@@ -23,24 +28,40 @@ def pack(
 
     config = resolve_configuration(preset, scale, sets).config
     script = pack_settings(run_settings(config, None))
-    write_packed(output, script)
-    print(f"{output}: {script.bytes_code:,} bytes of code, of a cap of {config.cap_bytes:,}")
+    write_packed(file, script)
+    output.result(f"{file}: {script.bytes_code:,} bytes of code, of a cap of {config.cap_bytes:,}")
     if not config.data.folder:
-        print("data.folder is empty: set it (--set data.folder=...), or give the script a settings file of its own")
+        output.say(
+            "data.folder is empty: set it (--set data.folder=...), or give the script a settings file of its own"
+        )
+    output.document(
+        "pack",
+        {
+            "file": str(file),
+            "bytes_code": script.bytes_code,
+            "cap_bytes": config.cap_bytes,
+            "data_folder": config.data.folder or None,
+        },
+    )
 
 
+@with_output
 def selftest(
     vectors: Path | None = typer.Option(None, help="A golfray-vectors/1 file; the shipped baseline where not given."),
     data: Path | None = typer.Option(None, help="Folder the file's dataset and tokenizer paths are relative to."),
+    *,
+    output: Output,
 ) -> None:
     """Check this machine's numerics against reference numbers; one line a case."""
     from golfray.selftest.runner import format_result, run_vectors
 
     results = []
     for result in run_vectors(vectors, data):
-        print(format_result(result), flush=True)
+        # With -q only what is wrong is worth a line.
+        (output.say if result.ok else output.result)(format_result(result))
         results.append(result)
     missed = sum(not result.ok for result in results)
-    print(f"{len(results)} cases, {missed} missed")
+    output.result(f"{len(results)} cases, {missed} missed")
+    output.document("selftest", {"cases": [dataclasses.asdict(result) for result in results], "missed": missed})
     if missed:
         raise typer.Exit(ENVIRONMENT)

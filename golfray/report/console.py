@@ -1,118 +1,151 @@
-"""A study on the terminal as it runs: one line an event, and on a real terminal one live line below them."""
+"""A study as it runs, for a person: on a terminal one live table, elsewhere one line an event."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from golfray.report.numbers import KIND_STYLE, bpb_text, fidelity_text, outcome_text, seconds_text
+from golfray.report.event_lines import EventLines
+from golfray.report.live_table import MOST_ROWS, LiveTable, Row, Status, best_row, ended_row, one_line, running_row
+from golfray.report.progress import position_of
 from golfray.sweep.outcome import Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 
 REFRESH_PER_SECOND = 4
 
+# Lines of the terminal that are not the table's rows: its header, the status line, and the line the cursor ends on.
+_OTHER_LINES = 3
+
+
+# A trial's number and an attempt's.
+_Key = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _View:
+    """What is drawn. It is replaced as a whole, since it is another thread that draws."""
+
+    ended: tuple[tuple[_Key, Row], ...] = ()
+    running: tuple[Row, ...] = ()
+    best: _Key | None = None
+    status: Status | None = None
+
 
 class ConsoleObserver:
-    """Prints a study's events. Off a terminal the lines are the same, without colour and without the live line."""
+    """Prints a study's events on ``console``.
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
-        self._record = StudyRecord()
-        self._latest: dict[int, tuple[int, dict[str, float]]] = {}
+    On a terminal, one table is drawn again at most four times a second: what runs, what ended last, and how far the
+    study is. Rows that no longer fit leave it upwards, as printed lines, so that nothing is lost from sight; at the end
+    it stays as it is. Elsewhere, or with ``lines``, every event is one line.
+
+    ``past`` are the events of a study that goes on, from its log: they are taken in and not printed. ``clock`` gives
+    unix seconds.
+    """
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        lines: bool = False,
+        verbose: bool = False,
+        past: Iterable[dict[str, Any]] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._console = console = console or Console(highlight=False)
+        self._clock = clock
+        self._record = StudyRecord.from_events(past)
+        self._words = EventLines(self._record, verbose)
+        self._wants_table = console.is_terminal and not console.is_dumb_terminal and not lines
+        self._table = LiveTable()
+        self._view = _View()
         self._live: Live | None = None
-        self._fidelity_said = False
 
     def on_event(self, event: dict[str, Any]) -> None:
-        """Print what a person wants to know of one event-log record."""
-        kind = event["event"]
-        if kind == "progress":
-            self._latest[event["trial"]] = event["step"], event["metrics"]
-            return
+        """Take in one event-log record and show what a person wants to know of it."""
         self._record.apply(event)
-        if kind == "study_started":
-            self._print_start()
-        elif kind == "attempt_started":
-            self._say(event, f"started on {event['lane']}")
-        elif kind == "attempt_ended":
-            self._latest.pop(event["trial"], None)
-            self._print_end(event)
-        elif kind == "observer_failed":
-            self._print(Text(f"{event['observer']} stopped: {event['error']}", style="red"))
-        elif kind == "study_ended":
-            self._print(Text(f"study ended: {event['reason']}"))
+        if not self._wants_table:
+            self._print(*self._words.of(event))
+            return
+        kind = event["event"]
+        if kind in ("study_started", "study_resumed"):
+            self._print(*self._words.of(event))
+            self._update(event)
+            self._open_table()
+        elif kind in ("observer_failed", "study_ended"):
+            self._print(*self._words.of(event))
+        else:
+            self._print(*self._words.fidelity(event))
+            self._update(event)
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Draw the table a last time, without the status line, and leave it there."""
         if self._live is not None:
-            self._live.stop()
-            self._live = None
+            live, self._live = self._live, None
+            live.stop()
 
-    def _print_start(self) -> None:
-        header = self._record.header
-        budget = [f"{header['budget']['trials']} trials"] if header["budget"].get("trials") else []
-        budget += [f"{header['budget']['minutes']:g} minutes"] if header["budget"].get("minutes") else []
-        self._print(
-            Text(
-                f"study {self._record.name}: {header['preset']} at scale {header['scale']}, "
-                f"{header['workers']} workers a trial, {' or '.join(budget) or 'no limit'}, "
-                f"cap {self._record.cap_bytes:,} bytes"
-            )
+    def _open_table(self) -> None:
+        self._live = Live(
+            get_renderable=self._drawn,
+            console=self._console,
+            refresh_per_second=REFRESH_PER_SECOND,
+            # Whatever else is printed goes above the table instead of through it.
+            redirect_stdout=True,
+            redirect_stderr=True,
         )
-        for line in header["describe"]:
-            self._print(Text(line))
-        if self._console.is_terminal:
-            self._live = Live(
-                get_renderable=self._status,
-                console=self._console,
-                refresh_per_second=REFRESH_PER_SECOND,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
+        self._live.start()
 
-    def _print_end(self, event: dict[str, Any]) -> None:
-        trial, outcome = self._trial(event), Outcome.from_dict(event["outcome"])
-        if outcome.fidelity and not self._fidelity_said:
-            self._fidelity_said = True
-            self._print(Text(f"trials run as: {fidelity_text(outcome.fidelity)}"))
-        attempt = next(attempt for attempt in trial.attempts if attempt.number == event["attempt"])
-        begun = attempt.started or attempt.submitted
-        took = f", {seconds_text(event['time'] - begun)}" if begun is not None else ""
-        best = best_feasible(self._record)
-        passes = outcome.metrics.get("train/data_passes", 0.0)
-        again_text = f", read its training text {passes:.1f} times" if passes > 1 else ""
-        new = ", best so far" if best is not None and best.number == trial.number else ""
-        self._say(event, f"{outcome_text(outcome)}{took}{again_text}{new}", KIND_STYLE[outcome.kind])
+    def _update(self, event: dict[str, Any]) -> None:
+        record, ended = self._record, self._view.ended
+        if event["event"] == "attempt_ended":
+            trial = record.trials[event["trial"]]
+            row = ended_row(trial, event["attempt"], Outcome.from_dict(event["outcome"]))
+            ended += (((trial.number, event["attempt"]), row),)
+        positions = ((trial, position_of(trial)) for trial in record.trials)
+        running = tuple(running_row(trial, position) for trial, position in positions if position is not None)
+        chosen = best_feasible(record)
+        best = None if chosen is None else (chosen.number, len(chosen.attempts))
+        leaving, staying = _split(ended, self._rows() - self._shown(len(running), len(ended)), best)
+        self._view = _View(staying, running, best, Status.of(record, event["time"]))
+        self._print(*(self._table.line(row, self._console.width) for _, row in leaving))
 
-    def _say(self, event: dict[str, Any], what: str, style: str = "") -> None:
-        trial = self._trial(event)
-        again = f", attempt {len(trial.attempts)}" if len(trial.attempts) > 1 else ""
-        self._print(Text.assemble(f"t{trial.number:03d} {trial.role}{again}: ", (what, style)))
+    def _drawn(self) -> Group:
+        view, width = self._view, self._console.width
+        shown = self._shown(len(view.running), len(view.ended))
+        _, kept = _split(view.ended, self._rows() - shown, view.best)
+        rows = [best_row(row) if key == view.best else row for key, row in kept]
+        lines = self._table.lines([*rows, *view.running[:shown]], width)
+        if len(view.running) > shown:
+            lines[-1] = one_line(f"and {len(view.running) - shown + 1} more that run", "cyan", width)
+        if self._live is not None and view.status is not None:
+            lines.append(view.status.line(self._clock(), width))
+        return Group(*lines)
 
-    def _print(self, text: Text) -> None:
+    def _shown(self, running: int, ended: int) -> int:
+        """How many running trials have a row: all of them, but no more than half the table where that is full."""
+        return min(running, max(self._rows() // 2, self._rows() - ended))
+
+    def _rows(self) -> int:
+        return max(1, min(MOST_ROWS, self._console.height - _OTHER_LINES))
+
+    def _print(self, *lines: Text) -> None:
         # One event is one line, whatever the width: a log file is searched line by line.
-        self._console.print(text, soft_wrap=True)
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
 
-    def _trial(self, event: dict[str, Any]) -> TrialRecord:
-        return self._record.trials[event["trial"]]
 
-    def _status(self) -> Text:
-        record = self._record
-        running = [trial for trial in record.trials if trial.attempts and trial.outcome is None]
-        done = len(record.trials) - len(running)
-        total = record.header["budget"].get("trials")
-        elapsed = time.time() - (record.started or time.time())
-        words = [f"{done}/{total} trials" if total else f"{done} trials", seconds_text(elapsed)]
-        best = best_feasible(record)
-        words.append(f"best {bpb_text(best.bpb)} (t{best.number:03d})" if best is not None else "none feasible yet")
-        for trial in running:
-            step, metrics = self._latest.get(trial.number, (None, {}))
-            loss = metrics.get("train/loss")
-            at = "" if step is None else f" step {step}" + ("" if loss is None else f" loss {loss:.3f}")
-            words.append(f"t{trial.number:03d}{at}")
-        return Text(" | ".join(words), no_wrap=True, overflow="ellipsis")
+def _split(
+    ended: tuple[tuple[_Key, Row], ...], room: int, best: _Key | None
+) -> tuple[tuple[tuple[_Key, Row], ...], tuple[tuple[_Key, Row], ...]]:
+    """Rows that leave the table and rows that stay: the last ones, and the best feasible trial however old it is."""
+    cut = max(len(ended) - max(room, 0), 0)
+    leaving, staying = ended[:cut], ended[cut:]
+    if staying and (old := [item for item in leaving if item[0] == best]):
+        leaving = (*(item for item in leaving if item[0] != best), staying[0])
+        staying = (*old, *staying[1:])
+    return leaving, staying

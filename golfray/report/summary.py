@@ -24,38 +24,37 @@ from golfray.report.numbers import (
     seconds_text,
     value_text,
 )
+from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
 
 
-def print_summary(record: StudyRecord, folder: Path, console: Console | None = None) -> None:
-    """Print the end of a study whose directory is ``folder``."""
-    console = console or Console(highlight=False)
-    console.print()
-    console.print(trials_table(record))
-    console.print(Text("* best feasible; ranked: scored, under the cap, no replicate\n"), soft_wrap=True)
-    console.print(knobs_table(record, console.width))
-    for line in summary_lines(record, folder):
-        console.print(line, soft_wrap=True)
+def print_summary(record: StudyRecord, folder: Path, console: Console | None = None, verbose: bool = False) -> None:
+    """Print the end of a study whose directory is ``folder``.
 
-
-def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
-    """Trials in the order of the table.
-
-    First those that may be best, by score; then replicates and scores of another fidelity; then over-cap ones by
-    score, then the rest in the order in which they were asked.
+    On a terminal its parts are set apart, and a second table has the knobs of the best trials; elsewhere a log is kept
+    short, and the knobs of the best trial are those of the command that trains it again.
     """
-    candidates = {trial.number for trial in record.candidates}
+    console = console or Console(highlight=False)
+    apart = [Text()] if console.is_terminal or verbose else []
+    _print(console, *apart, trials_table(record))
+    _print(console, Text("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
+    if (console.is_terminal or verbose) and knob_paths(record):
+        _print(console, knobs_table(record, console.width), *apart)
+    said = claim(record)
+    parts = [
+        _failures(record),
+        [*_best_lines(record, said), *_claim_lines(said), *_reference_lines(record)],
+        _next_commands(record, folder, said),
+    ]
+    for part in parts:
+        _print(console, *part, *(apart if part is not parts[-1] else []))
 
-    def order(trial: TrialRecord) -> tuple[int, float, int]:
-        if trial.number in candidates and trial.bpb is not None:
-            return 0, trial.bpb, trial.number
-        kind = trial.outcome.kind if trial.outcome is not None else None
-        group = {Kind.SCORED: 1, Kind.INFEASIBLE: 2}.get(kind, 3) if kind is not None else 4
-        return group, trial.bpb if trial.bpb is not None and group < 3 else 0.0, trial.number
 
-    return sorted(record.trials, key=order)
+def _print(console: Console, *things: Text | Table) -> None:
+    for thing in things:
+        console.print(thing, soft_wrap=isinstance(thing, Text))
 
 
 def trials_table(record: StudyRecord) -> Table:
@@ -64,22 +63,22 @@ def trials_table(record: StudyRecord) -> Table:
     Only the best feasible trial has a star, and only trials that may be best have a rank.
     """
     best = best_feasible(record)
-    candidates = {trial.number for trial in record.candidates}
     table = _plain_table()
     table.add_column("", no_wrap=True, justify="right")
     for name in ("trial", "role", "outcome"):
         table.add_column(name, no_wrap=True)
     for name in ("BPB", "bytes", "margin"):
         table.add_column(name, no_wrap=True, justify="right")
-    for rank, trial in enumerate(ranked_trials(record), 1):
+    places = ranks(record)
+    for trial in ranked_trials(record):
         is_best = best is not None and trial.number == best.number
         kind = trial.outcome.kind if trial.outcome is not None else None
         margin = record.cap_bytes - trial.bytes_total if trial.bytes_total is not None else None
         table.add_row(
-            "*" if is_best else str(rank) if trial.number in candidates else "",
+            "*" if is_best else str(places.get(trial.number, "")),
             f"t{trial.number:03d}",
             trial.role,
-            _outcome_words(record, trial),
+            outcome_words(record, trial),
             bpb_text(trial.bpb),
             bytes_text(trial.bytes_total),
             margin_text(margin),
@@ -116,33 +115,15 @@ def _plain_table() -> Table:
     return Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
 
 
-def summary_lines(record: StudyRecord, folder: Path) -> list[Text]:
-    """What follows the table, a line each."""
-    said = claim(record)
-    return [
-        Text(),
-        *_failures(record),
-        *_best_lines(record, folder, said),
-        *_claim_lines(said),
-        *_reference_lines(record),
-        Text(),
-        *_next_commands(record, folder, said),
-    ]
-
-
-def _best_lines(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
+def _best_lines(record: StudyRecord, said: Claim) -> list[Text]:
     best = said.best
-    if best is None or best.attempt is None or best.outcome is None or best.bytes_total is None:
+    if best is None or best.bytes_total is None:
         return [Text(f"best feasible: none; no trial scored within the cap of {record.cap_bytes:,} bytes", "bold red")]
     margin = record.cap_bytes - best.bytes_total
-    lines = [
+    return [
         Text(f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte", "bold green"),
         Text(f"  {bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"),
     ]
-    artifact = _artifact(best, folder)
-    if artifact is not None:
-        lines.append(Text(f"  {artifact}"))
-    return lines
 
 
 def _claim_lines(said: Claim) -> list[Text]:
@@ -175,7 +156,7 @@ def _reference_lines(record: StudyRecord) -> list[Text]:
     lines = []
     if points:
         told = ", ".join(f"{name} {value:.4f}" for name, value in points.items())
-        lines += [Text("the same text in bits per byte:"), Text(f"  {told}")]
+        lines.append(Text(f"the same text in bits per byte: {told}"))
     if data.get("warning"):
         lines.append(Text(str(data["warning"]), style="yellow"))
     return lines
@@ -188,16 +169,17 @@ def _failures(record: StudyRecord) -> list[Text]:
             reason = first_line(trial.outcome.reason) or "no reason given"
             lines.append(Text(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
     elapsed = (record.last_event or 0.0) - (record.started or 0.0)
-    counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items())
+    counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none"
     lines.append(
         Text(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")
     )
-    return [*lines, Text()]
+    return lines
 
 
 def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
     where = shlex.quote(str(folder))
-    commands = [(f"golfray ui {where}", "compare the trials in MLflow")]
+    commands = [] if record.complete else [(resume_command(folder), "go on")]
+    commands.append((f"golfray ui {where}", "compare the trials in MLflow"))
     artifact = _artifact(said.best, folder) if said.best is not None else None
     if said.best is not None and artifact is not None:
         commands.append((f"golfray score {shlex.quote(str(artifact))}", "score the best artifact again"))
@@ -210,7 +192,12 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
         commands.append(
             (f"{again} --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
         )
-    return [Text(f"{what}:\n  {command}") for command, what in commands]
+    return [Text(f"{what}: {command}") for command, what in commands]
+
+
+def resume_command(folder: Path) -> str:
+    """What to type to go on with a study that did not come to its end."""
+    return f"golfray tune --resume {shlex.quote(str(folder))}"
 
 
 def _artifact(trial: TrialRecord, folder: Path) -> Path | None:
@@ -218,15 +205,6 @@ def _artifact(trial: TrialRecord, folder: Path) -> Path | None:
     if attempt is None or attempt.folder is None or attempt.outcome is None or attempt.outcome.artifact is None:
         return None
     return folder / attempt.folder / attempt.outcome.artifact
-
-
-def _outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
-    if trial.outcome is None:
-        return "refused" if trial.settings is None else "running"
-    kind = trial.outcome.kind.value
-    if trial.outcome.kind is Kind.SCORED and trial.role != REPLICATE and not record.is_comparable(trial):
-        return "other fidelity"
-    return "OVER CAP" if trial.outcome.kind is Kind.INFEASIBLE else kind
 
 
 def _typed(value: Any) -> str:

@@ -24,25 +24,28 @@ class TrainLine:
     """Shows the points of one running trial.
 
     On a terminal it is one line that is drawn again; elsewhere a line is printed for the first point, then at most
-    one every five seconds. Use it as a context manager. ``steps`` and ``seconds`` are where the run stops (None: no
-    such limit).
+    one every five seconds, or with ``every_point`` each of them. Use it as a context manager. ``steps`` and ``seconds``
+    are where the run stops (None: no such limit). Nothing is printed where ``console`` is None.
     """
 
-    def __init__(self, steps: int | None, seconds: float | None, console: Console | None = None) -> None:
+    def __init__(
+        self, steps: int | None, seconds: float | None, console: Console | None, every_point: bool = False
+    ) -> None:
         self._steps, self._seconds = steps, seconds
-        self._console = console or Console(highlight=False)
+        self._console = console
+        self._pause = 0.0 if every_point else SECONDS_A_LINE
         self._latest: Mapping[str, float] = {}
         self._printed = 0.0
         self._live: Live | None = None
 
     def __enter__(self) -> TrainLine:
-        if self._console.is_terminal:
+        if self._console is not None and self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(
                 get_renderable=self._text,
                 console=self._console,
                 refresh_per_second=REFRESH_PER_SECOND,
-                redirect_stdout=False,
-                redirect_stderr=False,
+                redirect_stdout=True,
+                redirect_stderr=True,
             )
             self._live.start()
         return self
@@ -55,13 +58,16 @@ class TrainLine:
     def point(self, point: Mapping[str, float]) -> None:
         """Take one progress point of ``golfray.core.trial.run_trial``."""
         self._latest = point
-        if self._live is None and (not self._printed or time.monotonic() - self._printed >= SECONDS_A_LINE):
+        if self._live is not None or self._console is None:
+            return
+        if not self._printed or time.monotonic() - self._printed >= self._pause:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
     def text(self, line: str) -> None:
         """Print a line that the trial said, above the live one."""
-        self._console.print(Text(line), soft_wrap=True)
+        if self._console is not None:
+            self._console.print(Text(line), soft_wrap=True)
 
     def _text(self) -> Text:
         point = self._latest
@@ -78,15 +84,14 @@ class TrainLine:
         return Text("  ".join(words), no_wrap=True, overflow="ellipsis")
 
 
-def print_result(
-    result: Mapping[str, Any], folder: Path, warning: str | None = None, console: Console | None = None
-) -> None:
-    """Print how a trial ended; ``result`` is the dictionary form of an Outcome, ``folder`` where it wrote.
+def outcome_of(result: Mapping[str, Any]) -> Outcome:
+    """The outcome in a result.json, in which numbers that JSON has no form for are text ("nan")."""
+    metrics = {name: float(value) for name, value in result["metrics"].items()}
+    return Outcome.from_dict({**result, "metrics": metrics})
 
-    ``warning`` is the corpus's, on what its scores are not.
-    """
-    console = console or Console(highlight=False)
-    outcome = Outcome.from_dict(dict(result))
+
+def print_result(outcome: Outcome, folder: Path, console: Console, warning: str | None = None) -> None:
+    """Print how a trial ended that wrote into ``folder``; ``warning`` is the corpus's, on what its scores are not."""
     metrics = outcome.metrics
     lines = [Text(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
     if "bpb/roundtrip" in metrics:

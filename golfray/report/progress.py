@@ -1,0 +1,112 @@
+"""How far a study and its running trials are, from the record alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping
+
+from golfray.sweep.outcome import Kind
+from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord
+
+# Before an attempt says itself where it is: nothing has taken it yet; a lane has.
+WAITING = "waiting"
+STARTING = "starting"
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """Where a running attempt is: a phase, since when (unix seconds), and the last point of its curve.
+
+    ``step`` is None, and ``metrics`` empty, before the first point. ``share`` is how much of its training is done, 0 to
+    1, None where that is not known.
+    """
+
+    phase: str
+    since: float
+    step: int | None
+    metrics: Mapping[str, float]
+    share: float | None
+
+    @property
+    def loss(self) -> float | None:
+        """The training loss of the last point."""
+        return self.metrics.get("train/loss")
+
+
+def running_trials(record: StudyRecord) -> list[TrialRecord]:
+    """Trials with an attempt that was submitted and has not ended."""
+    return [trial for trial in record.trials if trial.attempt is not None and trial.attempt.outcome is None]
+
+
+def ended_trials(record: StudyRecord) -> int:
+    """How many trials have ended for good."""
+    return sum(trial.outcome is not None for trial in record.trials)
+
+
+def planned_trials(record: StudyRecord) -> int | None:
+    """How many trials the budget comes to, the replicates of trial 0 included; None where only time limits it."""
+    trials = record.header["budget"].get("trials")
+    if trials is None:
+        return None
+    asked = sum(trial.role == REPLICATE for trial in record.trials)
+    return int(trials) + max(record.header["space"].get("replicates", 1) - 1, asked)
+
+
+def position_of(trial: TrialRecord) -> Position | None:
+    """Where the running attempt of a trial is; None where none runs."""
+    attempt = trial.attempt
+    if attempt is None or attempt.outcome is not None:
+        return None
+    step, metrics = attempt.curve[-1] if attempt.curve else (None, {})
+    phase, since = attempt.phases[-1] if attempt.phases else (STARTING, attempt.started)
+    if since is None:
+        phase, since = WAITING, attempt.submitted
+    return Position(phase, since or 0.0, step, metrics, _share(trial, step, metrics))
+
+
+def _share(trial: TrialRecord, step: int | None, metrics: Mapping[str, float]) -> float | None:
+    if step is None or trial.settings is None:
+        return None
+    stop = trial.settings["stop"]
+    shares = [step / stop["steps"]] if stop["steps"] else []
+    if stop["seconds"] and "elapsed_s" in metrics:
+        shares.append(metrics["elapsed_s"] / stop["seconds"])
+    return min(max(shares), 1.0) if shares else None
+
+
+def seconds_a_trial(record: StudyRecord) -> float | None:
+    """Mean seconds of the attempts that ran to their end, from when a lane took them; None where none has."""
+    whole = [
+        attempt.ended - attempt.started
+        for trial in record.trials
+        for attempt in trial.attempts
+        if attempt.started is not None
+        and attempt.ended is not None
+        and attempt.outcome is not None
+        and attempt.outcome.kind in (Kind.SCORED, Kind.INFEASIBLE)
+    ]
+    return statistics.fmean(whole) if whole else None
+
+
+def seconds_left(record: StudyRecord, now: float) -> float | None:
+    """Roughly how long the study will still take, if every trial takes what the mean one took so far.
+
+    None before one has run to its end, or where nothing limits the study. ``now`` is in unix seconds.
+    """
+    mean, planned = seconds_a_trial(record), planned_trials(record)
+    minutes = record.header["budget"].get("minutes")
+    if mean is None or (planned is None and minutes is None):
+        return None
+    begun = [trial.attempt.started for trial in running_trials(record) if trial.attempt is not None]
+    rest = [mean if start is None else max(mean - (now - start), 0.0) for start in begun]
+    longest = max(rest, default=0.0)
+    limits = []
+    if planned is not None:
+        coming = max(planned - ended_trials(record) - len(rest), 0)
+        limits.append(max((coming * mean + sum(rest)) / max(record.header["slots"], 1), longest))
+    if minutes is not None:
+        # When the minutes are over nothing is started any more, and what runs then may end.
+        until = 60 * minutes - record.driven_seconds - (now - (record.last_event or now))
+        limits.append(max(until, 0.0) + (mean if until > 0 else longest))
+    return min(limits)

@@ -1,0 +1,41 @@
+"""The order in which trials are shown, everywhere the same."""
+
+from __future__ import annotations
+
+from golfray.sweep.outcome import Kind
+from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord
+
+
+def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
+    """Trials in the order of the table.
+
+    First those that may be best, by score; then replicates and scores of another fidelity; then over-cap ones by
+    score, then the rest in the order in which they were asked.
+    """
+    candidates = {trial.number for trial in record.candidates}
+
+    def order(trial: TrialRecord) -> tuple[int, float, int]:
+        if trial.number in candidates and trial.bpb is not None:
+            return 0, trial.bpb, trial.number
+        kind = trial.outcome.kind if trial.outcome is not None else None
+        group = {Kind.SCORED: 1, Kind.INFEASIBLE: 2}.get(kind, 3) if kind is not None else 4
+        return group, trial.bpb if trial.bpb is not None and group < 3 else 0.0, trial.number
+
+    return sorted(record.trials, key=order)
+
+
+def ranks(record: StudyRecord) -> dict[int, int]:
+    """Rank, counted from 1, by the number of each trial that may be best; the others have none."""
+    candidates = sorted(record.candidates, key=lambda trial: (trial.bpb, trial.number))
+    return {trial.number: rank for rank, trial in enumerate(candidates, 1)}
+
+
+def outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
+    """A trial's outcome in at most fourteen characters."""
+    if trial.outcome is None:
+        return "running" if trial.attempts else "not run"
+    if trial.settings is None:
+        return "refused"
+    if trial.outcome.kind is Kind.SCORED and trial.role != REPLICATE and not record.is_comparable(trial):
+        return "other fidelity"
+    return "OVER CAP" if trial.outcome.kind is Kind.INFEASIBLE else trial.outcome.kind.value

@@ -1,0 +1,169 @@
+"""``golfray status``: where a study stands, read from its log alone, whether a driver writes it or not."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from golfray.report.documents import running_entry, study_document
+from golfray.report.live_table import rough_seconds_text
+from golfray.report.lookup import FoundStudy, driver_is_alive
+from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
+from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, seconds_left
+from golfray.report.summary import resume_command
+from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.statistics import claim
+from golfray.sweep.study_folder import Driver, driver_of
+
+# A driver is at work; the study came to its end; or neither: it was interrupted, or its driver is gone.
+RUNNING = "running"
+ENDED = "ended"
+INTERRUPTED = "interrupted"
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyStatus:
+    """A study, the driver at work on it, what its folder takes on the disk in bytes, and when that was asked.
+
+    ``alive`` is whether one is at work; ``driver`` who it says it is, None where it has not signed.
+    """
+
+    study: FoundStudy
+    alive: bool
+    driver: Driver | None
+    disk_bytes: int
+    now: float
+
+    @classmethod
+    def of(cls, study: FoundStudy, now: float) -> StudyStatus:
+        """Look at the lock and the folder of a study that was read from its log; ``now`` is in unix seconds."""
+        alive = driver_is_alive(study.folder)
+        driver = driver_of(study.folder) if alive else None
+        return cls(study, alive, driver, disk_bytes(study.folder), now)
+
+    @property
+    def record(self) -> StudyRecord:
+        """What the log says."""
+        return self.study.record
+
+    @property
+    def condition(self) -> str:
+        """``RUNNING``, ``ENDED`` or ``INTERRUPTED``."""
+        if self.alive:
+            return RUNNING
+        return ENDED if self.record.complete else INTERRUPTED
+
+    def document(self) -> dict[str, Any]:
+        """The document of the kind "status"."""
+        record = self.record
+        return {
+            **study_document(record, self.study.folder),
+            "condition": self.condition,
+            "driver": None if self.driver is None else dataclasses.asdict(self.driver),
+            "planned": planned_trials(record),
+            "ended": ended_trials(record),
+            "running": [running_entry(trial) for trial in running_trials(record)],
+            "seconds_left": seconds_left(record, self.now) if self.alive else None,
+            "last_event_age_s": max(self.now - (record.last_event or self.now), 0.0),
+            "disk_bytes": self.disk_bytes,
+            "next_command": self.next_command(),
+        }
+
+    def next_command(self) -> str | None:
+        """What to type next; None while a driver is at work, and where there is nothing to go on with."""
+        folder, best = self.study.folder, best_feasible(self.record)
+        if self.condition == INTERRUPTED:
+            return resume_command(folder)
+        if self.condition == ENDED and best is not None:
+            return f"golfray show trial {shlex.quote(str(folder / f't{best.number:03d}'))}"
+        return None
+
+    def lines(self) -> list[str]:
+        """For a person, a fact a line."""
+        record, header = self.record, self.record.header
+        lines = [
+            f"study {record.name} in {self.study.folder}: {self._condition_words()}",
+            f"  {header['preset']} at scale {header['scale']}, {header['workers']} workers a trial, "
+            f"{header['slots']} at once, cap {record.cap_bytes:,} bytes",
+            f"trials: {self._trials_words()}",
+            *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
+            f"best feasible: {self._best_words()}",
+            f"seed noise: {claim(record).noise}",
+            f"time: {self._time_words()}",
+            f"disk: {disk_text(self.disk_bytes)}",
+        ]
+        command = self.next_command()
+        return lines if command is None else [*lines, f"next: {command}"]
+
+    def _condition_words(self) -> str:
+        if self.condition == RUNNING:
+            who = "" if self.driver is None else f" (process {self.driver.pid} on {self.driver.host})"
+            return f"running, its driver is at work{who}"
+        if self.condition == ENDED:
+            return f"ended, {self.record.end_reason}"
+        return f"interrupted, {self.record.end_reason or 'its driver is gone'}"
+
+    def _trials_words(self) -> str:
+        record = self.record
+        planned = planned_trials(record)
+        of_all = "" if planned is None else f" of {planned}"
+        counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none asked yet"
+        again = sum(len(trial.attempts) > 1 for trial in record.trials)
+        more = f"; {again} with more than one attempt" if again else ""
+        return f"{ended_trials(record)}{of_all} ended; {counts}{more}"
+
+    def _running_words(self, trial: TrialRecord) -> str:
+        again = f", attempt {len(trial.attempts)}" if len(trial.attempts) > 1 else ""
+        words = f"t{trial.number:03d} {trial.role}{again}"
+        position = position_of(trial)
+        if position is None:
+            return words
+        if not self.alive:
+            return f"{words}: was in {position.phase} when the driver went"
+        words += f": {position.phase} for {seconds_text(max(self.now - position.since, 0.0))}"
+        if position.step is not None:
+            words += f", step {position.step:,}"
+        if position.share is not None:
+            words += f", {100 * position.share:.0f}% trained"
+        return words if position.loss is None else f"{words}, loss {position.loss:.4f}"
+
+    def _best_words(self) -> str:
+        record, best = self.record, best_feasible(self.record)
+        if best is None or best.bytes_total is None:
+            return "none so far"
+        return (
+            f"t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte, {bytes_text(best.bytes_total)} "
+            f"bytes, margin {margin_text(record.cap_bytes - best.bytes_total)}"
+        )
+
+    def _time_words(self) -> str:
+        record = self.record
+        begun, last = record.started or self.now, record.last_event or self.now
+        words = f"{seconds_text((self.now if self.alive else last) - begun)} since it started"
+        left = seconds_left(record, self.now) if self.alive else None
+        if left is not None:
+            words += f", about {rough_seconds_text(left)} left"
+        return f"{words}; last event {seconds_text(max(self.now - last, 0.0))} ago"
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes that the files below a folder take on the disk; what goes away while we look counts as nothing."""
+    total = 0
+    for parent, _folders, files in os.walk(folder):
+        for name in files:
+            try:
+                total += 512 * os.lstat(os.path.join(parent, name)).st_blocks
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def disk_text(size: int) -> str:
+    """A size on the disk in the largest unit that leaves a whole part: ``812 kB``, ``12.3 MB``, ``4.0 GB``."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} bytes"
