@@ -97,7 +97,7 @@ class KnobReader:
 
     def domain(self) -> Parameter:
         """The range or the choices, checked against what the setting can be, and against themselves."""
-        if self._path.startswith(_FIDELITY_SECTIONS) or self._path in _FIDELITY_PATHS:
+        if is_fidelity(self._path):
             raise self.error(None, "decides what a score means, so trials that differ in it cannot be compared; fix it")
         domain = self._choice() if self._given("choices") is not None else self._range()
         complement, or_zero = bool(self._given("complement")), bool(self._given("or_zero"))
@@ -218,7 +218,8 @@ class KnobReader:
 
     def _choice(self) -> Choice:
         for field in ("low", "high", "step", "log", "complement", "or_zero"):
-            if self._given(field):
+            given = self._given(field)
+            if given is not None and given is not False:
                 raise self.error(field, "cannot go with choices, which name every value")
         values = self._given("choices")
         checked = [self._check(f"choices.{index}", value) for index, value in enumerate(values)]
@@ -256,6 +257,11 @@ class KnobReader:
 
     def _given(self, field: str) -> Any:
         return self._entry.get(field)
+
+
+def is_fidelity(path: str) -> bool:
+    """Whether a setting decides what a score means, so that it cannot be searched."""
+    return path.startswith(_FIDELITY_SECTIONS) or path in _FIDELITY_PATHS
 
 
 def knob_place(file: SpaceFile, scale: Scale, path: str, field: str | None) -> str:

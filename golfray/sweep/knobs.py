@@ -195,7 +195,7 @@ class Knob:
         if isinstance(self.domain, Choice):
             return f"{list(self.domain.choices)}{where}"
         zero = "0 or " if self.or_zero else ""
-        log = " (log)" if self.domain.log else ""
+        log = f" (log{' of 1 - value' if self.complement else ''})" if self.domain.log else ""
         step = f" by {self.domain.step:g}" if self.domain.step not in (None, 1) else ""
         bound = f" and at most {self.at_most}" if self.at_most else ""
         return f"{zero}{self.domain.low:g}..{self.domain.high:g}{step}{log}{bound}{where}"

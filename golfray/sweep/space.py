@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from golfray.config.errors import ConfigError
 from golfray.config.positions import Document
-from golfray.config.resolve import HasGpu, Layer, Resolved, resolve
+from golfray.config.resolve import HasGpu, Layer, Resolved, choose_scale, resolve
 from golfray.config.schema import Scale, check_value, field_info
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
@@ -106,9 +106,7 @@ class Space:
         }
 
 
-def load_space(
-    path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), scale: Literal["auto", "full", "laptop"] = "auto"
-) -> Space:
+def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), scale: str = "auto") -> Space:
     """Read a space file for the scale it names, or for the one that ``auto`` means on this machine.
 
     ``layers`` (such as ``--set``) lie over the file's fixed overrides and hold for every trial too. ``scale`` is what
@@ -116,6 +114,7 @@ def load_space(
     that does not depend on it was checked. Raises :class:`ConfigError`, with file, line and column, for whatever is
     wrong in the file or in the layers.
     """
+    choose_scale(scale, has_gpu=False)
     file, document = read_space_file(path)
     if scale != "auto" and file.scale not in ("auto", scale):
         raise document.error("scale", f"is {file.scale}; only a file that says auto can be asked for {scale}")

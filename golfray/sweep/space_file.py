@@ -33,7 +33,7 @@ _EXPECTED = {
 _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 class _Entry(BaseModel):
@@ -153,7 +153,7 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
         file = SpaceFile.model_validate(document.values)
     except ValidationError as error:
         raise _located(document, error) from error
-    if not _NAME.fullmatch(file.name):
+    if not re.fullmatch(NAME_PATTERN, file.name):
         raise document.error("name", f"must be letters, digits, '.', '_' or '-', got {shown(file.name)}")
     if file.budget.trials is None and file.budget.minutes is None:
         raise document.error("budget", "is empty; give trials, minutes, or both")
