@@ -3,8 +3,10 @@
 Every record is one line ``{"seq": int, "time": unix seconds, "event": type, ...}``; ``seq`` counts from 0 without gaps.
 The types, in the order in which a trial meets them:
 
-``study_started``, ``trial_asked``, ``attempt_submitted``, ``attempt_started``, ``progress``, ``attempt_ended``,
-``study_ended``. Their fields are written by :mod:`golfray.sweep.study` and read by :mod:`golfray.sweep.records`.
+``study_started``, ``trial_asked``, ``attempt_submitted``, ``attempt_started``, ``phase``, ``progress``,
+``attempt_ended``, ``study_ended``; ``study_resumed`` where a later driver took over. Their fields are written by
+:mod:`golfray.sweep.study`, :mod:`golfray.sweep.agenda` and :mod:`golfray.sweep.resume`, and read by
+:mod:`golfray.sweep.records`. Readers pass over types that they do not know.
 
 Only one process writes. A record reaches the operating system before :meth:`EventLog.append` returns, so it outlives
 a killed writer; records that cost GPU minutes to get again also reach the disk (see ``DURABLE``).
@@ -16,6 +18,7 @@ import fcntl
 import json
 import math
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +28,7 @@ from typing import Any
 LOG_NAME = "events.jsonl"
 
 # Losing one of these to a power cut loses a result; losing any other loses only a line of a curve or of a schedule.
-DURABLE = frozenset({"attempt_ended", "study_started", "study_ended"})
+DURABLE = frozenset({"attempt_ended", "study_started", "study_resumed", "study_ended"})
 
 _NON_FINITE = "$float"
 
@@ -34,6 +37,18 @@ class EventLogError(Exception):
     """The log cannot be read or written as a log; the message names the file and the line."""
 
     exit_code = 2
+
+
+class LogUnwritable(EventLogError):
+    """The log cannot be written: a full or read-only disk, or the file is no longer there."""
+
+    exit_code = 4
+
+
+class StudyLocked(EventLogError):
+    """Another driver is at work on the study, or has taken it over."""
+
+    exit_code = 5
 
 
 def encode_record(record: dict[str, Any]) -> str:
@@ -66,51 +81,69 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 class EventLog:
     """The one writer of a log. Opening an existing log continues it after cutting a torn last line.
 
-    ``torn`` is None, or the file that keeps what was cut. Raises ``EventLogError`` where another process writes the
-    log or where the log is damaged before its last line.
+    ``records`` is what the log held when it was opened; ``torn`` is None, or the file that keeps what was cut. Raises
+    ``StudyLocked`` where another process writes the log, ``LogUnwritable`` where it cannot be opened for writing,
+    ``EventLogError`` where it is damaged before its last line.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn: Path | None = None
         created = not path.exists()
-        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._unwritable(error) from error
         try:
             self._lock()
             self.records = self._recover()
+            if created:
+                _sync_folder(path.parent)
+        except OSError as error:
+            os.close(self._fd)
+            raise self._unwritable(error) from error
         except BaseException:
             os.close(self._fd)
             raise
-        if created:
-            _sync_folder(path.parent)
+        self._torn_by: OSError | None = None
         self._next_seq = len(self.records)
+        self._size = os.fstat(self._fd).st_size
 
     def append(self, event: str, **fields: Any) -> dict[str, Any]:
         """Write one record and return it as a reader will see it.
 
-        Raises ``OSError`` with the log's path where it cannot be written, such as on a full disk; the log ends with its
-        last whole record then.
+        Raises ``LogUnwritable`` where it cannot be written, such as on a full disk, or where the file was deleted,
+        replaced or cut; ``StudyLocked`` where another process has written to it, whose study it is then. The log ends
+        with its last whole record in every case.
         """
+        if self._torn_by is not None:
+            raise self._unwritable(self._torn_by)
+        self._check_still_ours()
         record = {"seq": self._next_seq, "time": time.time(), "event": event, **fields}
         line = encode_record(record)
         data = line.encode() + b"\n"
-        before = os.fstat(self._fd).st_size
+        left = data
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            while left:
+                left = left[os.write(self._fd, left) :]
             if event in DURABLE:
                 os.fsync(self._fd)
         except OSError as error:
-            # Half a line with another after it would make the whole log unreadable.
-            os.ftruncate(self._fd, before)
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+            self._cut_back()
+            raise self._unwritable(error) from error
+        self._size += len(data)
         self._next_seq += 1
         return decode_record(line)
 
     def close(self) -> None:
-        """Flush to the disk and let another writer in. Closing twice is harmless."""
-        if self._fd >= 0:
+        """Flush to the disk and let another writer in. Closing twice is harmless. Raises ``LogUnwritable``."""
+        if self._fd < 0:
+            return
+        try:
             os.fsync(self._fd)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        finally:
             os.close(self._fd)
             self._fd = -1
 
@@ -124,14 +157,61 @@ class EventLog:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EventLogError(f"{self.path}: another process is writing this log; wait for it or stop it") from None
+            raise StudyLocked(f"{self.path}: another process is writing this log; wait for it or stop it") from None
+
+    def _check_still_ours(self) -> None:
+        """A lock can be lost (a file system that only pretends to have them) and a file can be taken away."""
+        own = os.fstat(self._fd)
+        try:
+            named: os.stat_result | None = os.stat(self.path)
+        except FileNotFoundError:
+            named = None
+        if named is None or not os.path.samestat(own, named):
+            what = "was deleted" if named is None else "was replaced by another file"
+            raise LogUnwritable(f"{self.path}: {what} under the running study; {self._keep_copy()}")
+        if own.st_size < self._size:
+            raise LogUnwritable(
+                f"{self.path}: was cut from {self._size} to {own.st_size} bytes under the running study; "
+                "the records that are left can be resumed"
+            )
+        if own.st_size > self._size:
+            raise StudyLocked(f"{self.path}: {self._who_wrote(own.st_size)}; this driver writes nothing more")
+
+    def _cut_back(self) -> None:
+        """Half a line with another after it would make the whole log unreadable: nothing more is written then."""
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError as error:
+            self._torn_by = error
+
+    def _keep_copy(self) -> str:
+        """Save the records of a file that no longer has its name: they are gone for good once it is closed."""
+        kept = _free_name(self.path, "kept")
+        try:
+            kept.write_bytes(os.pread(self._fd, self._size, 0))
+        except OSError as error:
+            return f"its records could not be kept in {kept} ({error.strerror})"
+        return f"its records are in {kept}: rename that to {self.path.name} to resume the study"
+
+    def _who_wrote(self, size: int) -> str:
+        lines, _torn = _split_lines(os.pread(self._fd, size - self._size, self._size))
+        for record in map(decode_record, reversed(lines)):
+            if record.get("event") == "study_resumed":
+                return f"driver {record['generation']} on {record['host']} has taken the study over"
+        return "another process has written to this log"
+
+    def _unwritable(self, error: OSError) -> LogUnwritable:
+        return LogUnwritable(
+            f"{self.path}: cannot be written ({error.strerror}); its records are whole, and once it can be written "
+            f"again `golfray tune --resume {shlex.quote(str(self.path.parent))}` goes on from them"
+        )
 
     def _recover(self) -> list[dict[str, Any]]:
         content = self.path.read_bytes()
         lines, torn = _split_lines(content)
         records = list(_parse_lines(self.path, lines))
         if torn:
-            self.torn = _free_name(self.path)
+            self.torn = _free_name(self.path, "torn")
             self.torn.write_bytes(torn)
             os.ftruncate(self._fd, len(content) - len(torn))
             os.fsync(self._fd)
@@ -163,9 +243,9 @@ def _parse_lines(path: Path, lines: list[bytes]) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _free_name(path: Path) -> Path:
+def _free_name(path: Path, what: str) -> Path:
     number = 1
-    while (candidate := path.with_name(f"{path.name}.torn-{number}")).exists():
+    while (candidate := path.with_name(f"{path.name}.{what}-{number}")).exists():
         number += 1
     return candidate
 

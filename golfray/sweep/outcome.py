@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from typing import Any
 
 
@@ -37,6 +38,19 @@ class Outcome:
     artifact_sha256: str | None = None
     fidelity: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
+
+    def held_to(self, cap_bytes: int) -> Outcome:
+        """The outcome as a log may have it: a score is a finite number, at a known size within ``cap_bytes``."""
+        if self.kind not in (Kind.SCORED, Kind.INFEASIBLE):
+            return self
+        score, total = (self.metrics.get(name, math.nan) for name in ("bpb/roundtrip", "bytes/total"))
+        if not (math.isfinite(score) and math.isfinite(total)):
+            why = f"reported as {self.kind} with bpb/roundtrip={score} and bytes/total={total}"
+            return dataclasses.replace(self, kind=Kind.CRASHED, reason=why, error="a score without a number")
+        if self.kind is Kind.SCORED and total > cap_bytes:
+            why = f"{total - cap_bytes:.0f} bytes over the cap of {cap_bytes}"
+            return dataclasses.replace(self, kind=Kind.INFEASIBLE, reason=why)
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

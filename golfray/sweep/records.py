@@ -26,37 +26,82 @@ SAMPLER = "sampler"
 
 @dataclasses.dataclass
 class AttemptRecord:
-    """One try at running a trial. ``folder`` is relative to the study; ``curve`` holds (step, metrics)."""
+    """One try at running a trial. ``folder`` is relative to the study; times are unix seconds.
+
+    ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
+    ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
+    """
 
     number: int
     job_id: str
+    generation: int
     folder: str | None = None
     lane: str | None = None
     submitted: float | None = None
     started: float | None = None
     ended: float | None = None
+    last_sign: float | None = None
     outcome: Outcome | None = None
+    final: bool = True
     curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
+    phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that it is in, or was in last; None where it announced none."""
+        return self.phases[-1][0] if self.phases else None
+
+    @property
+    def made_progress(self) -> bool:
+        """Whether it reported a step: a failure before that is one of what every run does first."""
+        return bool(self.curve)
 
 
 @dataclasses.dataclass
 class TrialRecord:
-    """One trial: what was asked, and every attempt at it. ``settings`` is None where the configuration was refused."""
+    """One trial: what was asked, and every attempt at it.
+
+    ``settings`` is None where the configuration was refused, and ``refused`` says why. ``kept_from_sampler`` is why the
+    sampler does not hear of it, None where it does; ``left_space`` is the same of a space that was changed since.
+    ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    """
 
     number: int
     role: str
     params: dict[str, Any]
-    told: bool
-    told_reason: str | None
     settings: dict[str, Any] | None
     seed: int
     replicate_of: int | None
+    kept_from_sampler: str | None = None
+    left_space: str | None = None
+    refused: str | None = None
+    abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
 
     @property
+    def told_reason(self) -> str | None:
+        """Why the sampler does not hear of the trial; None where it does."""
+        return self.kept_from_sampler or self.left_space
+
+    @property
+    def told(self) -> bool:
+        """Whether the sampler hears of the trial."""
+        return self.told_reason is None
+
+    @property
     def outcome(self) -> Outcome | None:
-        """How the last attempt ended; None while it runs."""
-        return self.attempts[-1].outcome if self.attempts else None
+        """How the last attempt ended; None while it runs and while the trial waits to be run again.
+
+        Once the study has ended nothing waits any more, though a resumed study may run the trial again.
+        """
+        last = self.attempt
+        return last.outcome if last is not None and (last.final or self.abandoned) else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the trial still needs an attempt to end: it has none yet, or its last one was not final."""
+        last = self.attempt
+        return last is None or last.outcome is None or not last.final
 
     @property
     def attempt(self) -> AttemptRecord | None:
@@ -83,14 +128,34 @@ class TrialRecord:
         return None if self.outcome is None else self.outcome.metrics.get("bytes/total")
 
 
+@dataclasses.dataclass
+class Generation:
+    """The time of one driver: the first has number 1, each that resumed the study one more. Times in unix seconds.
+
+    ``changes`` are the lines that say how the study is not any more what the driver before worked on.
+    """
+
+    number: int
+    host: str | None
+    started: float
+    last_event: float
+    changes: list[str]
+
+
 class StudyRecord:
-    """A study as its event log tells it. Attributes of ``study_started`` are in ``header`` under their log names."""
+    """A study as its event log tells it.
+
+    ``header`` has the fields of ``study_started`` under their log names, as later ``study_resumed`` left them.
+    ``hopeless``: the study gave up because nothing that it could try would have run.
+    """
 
     def __init__(self) -> None:
         self.header: dict[str, Any] = {}
         self.trials: list[TrialRecord] = []
+        self.generations: list[Generation] = []
         self.end_reason: str | None = None
         self.complete = False
+        self.hopeless = False
         self.started: float | None = None
         self.last_event: float | None = None
 
@@ -125,9 +190,36 @@ class StudyRecord:
     def apply(self, event: dict[str, Any]) -> None:
         """Take in the next event. Types that this version does not know are passed over: they add, never redefine."""
         self.last_event = event["time"]
+        if self.generations:
+            self.generations[-1].last_event = event["time"]
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:
             handler(event)
+
+    @property
+    def generation(self) -> int:
+        """The number of the last driver; 0 before the study started."""
+        return self.generations[-1].number if self.generations else 0
+
+    @property
+    def changes(self) -> list[str]:
+        """How the study was changed on its way, every driver's lines in order."""
+        return [line for generation in self.generations for line in generation.changes]
+
+    @property
+    def driven_seconds(self) -> float:
+        """Seconds during which a driver was alive, each counted from its first to its last record.
+
+        The gaps between drivers are left out: this is what a budget in minutes is spent on.
+        """
+        return sum(max(0.0, driver.last_event - driver.started) for driver in self.generations)
+
+    @property
+    def errors_at_start(self) -> set[str]:
+        """``Outcome.error`` of every crash before a first step."""
+        attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]
+        ends = [attempt.outcome for attempt in attempts if attempt.outcome is not None]
+        return {end.error for end in ends if end.kind is Kind.CRASHED and end.error is not None}
 
     def fidelity_of(self, trial: TrialRecord) -> str | None:
         """Key under which trials may be ranked together: preset, scale, and what the run itself reported."""
@@ -184,6 +276,24 @@ class StudyRecord:
     def _on_study_started(self, event: dict[str, Any]) -> None:
         self.header = {key: value for key, value in event.items() if key not in ("seq", "event")}
         self.started = event["time"]
+        self._new_generation(event)
+
+    def _on_study_resumed(self, event: dict[str, Any]) -> None:
+        own = ("seq", "time", "event", "left_space", "reopened")
+        self.header.update({key: value for key, value in event.items() if key not in own})
+        self._new_generation(event)
+        self.end_reason, self.complete, self.hopeless = None, False, False
+        for trial in self.trials:
+            trial.abandoned, trial.left_space = False, None
+        for number in event["reopened"]:
+            self.trials[number].attempts[-1].final = False
+        for entry in event["left_space"]:
+            self.trials[entry["trial"]].left_space = entry["reason"]
+
+    def _new_generation(self, event: dict[str, Any]) -> None:
+        changes = list(event.get("changes", []))
+        number = event.get("generation", 1)
+        self.generations.append(Generation(number, event.get("host"), event["time"], event["time"], changes))
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):
@@ -193,35 +303,51 @@ class StudyRecord:
                 number=event["trial"],
                 role=event["role"],
                 params=event["params"],
-                told=event["told"],
-                told_reason=event.get("told_reason"),
                 settings=event["settings"],
                 seed=event["seed"],
                 replicate_of=event["replicate_of"],
+                kept_from_sampler=None if event["told"] else event.get("told_reason") or "not told",
+                refused=event.get("refused"),
             )
         )
 
     def _on_attempt_submitted(self, event: dict[str, Any]) -> None:
-        attempt = AttemptRecord(event["attempt"], event["job_id"], folder=event["folder"], submitted=event["time"])
+        attempt = AttemptRecord(event["attempt"], event["job_id"], self.generation, folder=event["folder"])
+        attempt.submitted = attempt.last_sign = event["time"]
         self._trial(event).attempts.append(attempt)
 
     def _on_attempt_started(self, event: dict[str, Any]) -> None:
         attempt = self._attempt(event)
-        attempt.started, attempt.lane = event["time"], event["lane"]
+        attempt.started = attempt.last_sign = event["time"]
+        attempt.lane = event["lane"]
+
+    def _on_phase(self, event: dict[str, Any]) -> None:
+        attempt = self._attempt(event)
+        attempt.last_sign = event["time"]
+        attempt.phases.append((event["phase"], event["time"]))
 
     def _on_progress(self, event: dict[str, Any]) -> None:
-        self._attempt(event).curve.append((event["step"], event["metrics"]))
+        attempt = self._attempt(event)
+        attempt.last_sign = event["time"]
+        attempt.curve.append((event["step"], event["metrics"]))
 
     def _on_attempt_ended(self, event: dict[str, Any]) -> None:
         trial = self._trial(event)
         if trial.settings is None and not trial.attempts:
             # A refused configuration ends without ever having been submitted.
-            trial.attempts.append(AttemptRecord(event["attempt"], event["job_id"]))
+            trial.attempts.append(AttemptRecord(event["attempt"], event["job_id"], self.generation))
         attempt = self._attempt(event)
+        if attempt.outcome is not None:
+            return  # a driver that was interrupted while it wrote the end may have written another: the first is true
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
+        # Logs of the first version do not say: nothing was run again then.
+        attempt.final = event.get("final", True)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
         self.end_reason, self.complete = event["reason"], event["complete"]
+        self.hopeless = event.get("hopeless", False)
+        for trial in self.trials:
+            trial.abandoned = True
 
     def _trial(self, event: dict[str, Any]) -> TrialRecord:
         if not 0 <= event["trial"] < len(self.trials):

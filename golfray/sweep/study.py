@@ -1,87 +1,41 @@
-"""One study from its first trial to its end: ask, submit, listen, log, tell.
+"""One study from its first trial to its end: ask, submit, listen, log, tell; once more where something fails.
 
-The study drives: it decides what runs next and keeps as many jobs running as the executor has slots. Whatever happens
-is written to the event log first; the record, the sampler and the observers are told afterwards.
+The study drives: it keeps as many jobs running as the executor has slots. What runs next is the business of
+:mod:`golfray.sweep.agenda`, how it is written down that of :mod:`golfray.sweep.journal`. Whatever happens is written to
+the event log first; the record, the sampler and the observers are told afterwards, so a driver that takes over can know
+everything that this one knew.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
-import functools
-import math
-import os
+import socket
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import golfray
-from golfray.config.errors import ConfigError
-from golfray.sweep.events import LOG_NAME, EventLog
-from golfray.sweep.executor import Executor, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.agenda import Agenda, job_name
+from golfray.sweep.estimate import running_words
+from golfray.sweep.events import LOG_NAME, EventLogError
+from golfray.sweep.executor import Entered, Executor, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.journal import Journal
 from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.points import Point, planned_points
-from golfray.sweep.records import REPLICATE, SAMPLER, StudyRecord
-from golfray.sweep.sampler import StudySampler
+from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.resume import take_over
+from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
 from golfray.sweep.space import Space
-
-# A machine on which the first three attempts crash will crash the rest too; a person must look.
-_FIRST_ATTEMPTS = 3
-# Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
-_REFUSED_IN_A_ROW = 20
+from golfray.sweep.study_folder import create_study_folder as create_study_folder
+from golfray.sweep.study_folder import existing_study
+from golfray.sweep.study_folder import only_driver_of as only_driver_of
 
 _POLL_SECONDS = 1.0
 
 
-def create_study_folder(folder: Path) -> Path:
-    """Make the folder of a study that is about to start, and return it.
-
-    Raises ``ConfigError`` where it holds a study. A folder without one (an earlier start got no further) is used.
-    """
-    if (folder / LOG_NAME).exists():
-        raise _existing_study(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
-    return folder
-
-
-@contextlib.contextmanager
-def only_driver_of(folder: Path) -> Iterator[None]:
-    """Keep every other driver out of a study's folder, from before anything is started in it until all has ended.
-
-    The log alone does not: it is opened once Ray runs, and a second start would have replaced the first one's token by
-    then. The kernel lets go of the folder however this process ends. Raises ``ConfigError`` where another holds it.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(
-                "another golfray is at work here; wait until it has ended, or choose another folder with --study-dir",
-                file=str(folder),
-            ) from None
-        yield
-    finally:
-        os.close(handle)
-
-
-def _existing_study(folder: Path) -> ConfigError:
-    return ConfigError(
-        "holds a study already, and a study is never overwritten; give the space another name, choose another folder "
-        "with --study-dir, or remove this one",
-        file=str(folder),
-    )
-
-
 class Study:
-    """Runs one space on one executor, in the folder that :func:`create_study_folder` made.
+    """Runs one space on one executor, in a folder of its own (see :mod:`golfray.sweep.study_folder`).
 
     ``bytes_code`` is the size of the packed script of this recipe. ``uniform_bpb`` is the score, in bits per byte, of
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
@@ -114,129 +68,129 @@ class Study:
         self._observers = list(observers)
         self._clock = clock
         self._cap_bytes = space.base.config.cap_bytes
-        self._planned = deque(planned_points(space))
-        self._sampler = StudySampler(
-            space.knobs,
-            kind=space.sampler,
-            seed=space.seed,
-            cap_bytes=self._cap_bytes,
-            uniform_bpb=uniform_bpb,
-        )
+        self._journal: Journal
+        self._agenda: Agenda
         self._jobs: dict[str, tuple[int, int]] = {}
         self._running: set[str] = set()
-        self._stop_reason: str | None = None
-        self._refused_in_a_row = 0
-        self._deadline = math.inf
+        self._ends: list[Outcome] = []
+        self._end_reason: str | None = None
+        self._cancelling = False
 
     def run(self) -> StudyRecord:
-        """Run until the budget is spent, the study is stopped, or it is hopeless; returns what the log says.
+        """Start the study and run until the budget is spent, it is stopped, or it is hopeless; returns its record.
 
         An error of the executor, or an interruption, ends every running attempt and the study in the log before it is
-        raised again. Raises ``ConfigError`` where the folder holds a study, ``EventLogError`` where another process
-        writes one there; nothing is written then.
+        raised again; those attempts are run again where the study is resumed. Where the log itself fails, every job is
+        cancelled and the error raised. Raises ``ConfigError`` where the folder holds a study and ``EventLogError``
+        (``LogUnwritable``, ``StudyLocked``) where the log cannot be written or is another's.
         """
-        with EventLog(self.folder / LOG_NAME) as self._log:
-            if self._log.records:
-                raise _existing_study(self.folder)
+        return self._conduct(None)
+
+    def resume(self, changes: Sequence[str] = ()) -> StudyRecord:
+        """Go on with the study that the folder holds, as :meth:`run` would have, from where its last driver left it.
+
+        ``changes``: what :func:`golfray.sweep.space_diff.allowed_changes` returned; the log keeps it. Raises
+        ``EventLogError`` where there is no study to resume or its log is damaged, and what :meth:`run` raises.
+        """
+        return self._conduct(changes)
+
+    def drain(self, reason: str) -> None:
+        """Start nothing more and let the running trials end by themselves. The first reason stays.
+
+        Only sets a flag, so that a signal handler may call it; so does :meth:`stop`.
+        """
+        if self._end_reason is None:
+            self._end_reason = reason
+
+    def stop(self, reason: str) -> None:
+        """Start nothing more and end the running trials cooperatively. The first reason stays."""
+        self.drain(reason)
+        self._cancelling = True
+
+    def running_words(self) -> str:
+        """What runs and how long it may still take, for a person who waits for it."""
+        return running_words(self.record, time.time())
+
+    def _conduct(self, changes: Sequence[str] | None) -> StudyRecord:
+        with Journal(self.folder / LOG_NAME, self._observers) as self._journal:
+            self.record = self._journal.record
+            self._check_log(resuming=changes is not None)
             try:
-                self._log_start()
+                if changes is None:
+                    self._journal.write("study_started", study=self._space.name, generation=1, **self._in_force())
+                else:
+                    take_over(self._journal, self._space, changes, self._in_force())
+                self._agenda = Agenda(
+                    self._space,
+                    self._journal,
+                    bytes_code=self._bytes_code,
+                    uniform_bpb=self._uniform_bpb,
+                    clock=self._clock,
+                )
                 reason = self._drive()
-                self._write("study_ended", reason=reason, complete=self._stop_reason is None)
+                complete = self._end_reason is None
+                self._journal.write("study_ended", reason=reason, complete=complete, hopeless=self.hopeless)
+            except EventLogError as error:
+                self._cancel_all(str(error))
+                raise
             except BaseException as error:
                 self._log_failure(error)
                 raise
-            finally:
-                for observer in list(self._observers):
-                    self._guarded(observer, observer.close)
         return self.record
 
-    def stop(self, reason: str) -> None:
-        """Ask no further trial and end the running ones cooperatively. The first reason stays.
-
-        Only sets a flag, so that a signal handler may call it.
-        """
-        if self._stop_reason is None:
-            self._stop_reason = reason
+    def _check_log(self, *, resuming: bool) -> None:
+        if not resuming and self.record.header:
+            raise existing_study(self.folder)
+        if resuming and not self.record.header:
+            raise EventLogError(f"{self.folder / LOG_NAME}: no study has started here, so there is none to resume")
 
     def _drive(self) -> str:
-        if self._space.minutes is not None:
-            self._deadline = self._clock() + 60 * self._space.minutes
         cancelled: set[str] = set()
         while True:
-            while len(self._running) < self._executor.slots and (point := self._next()) is not None:
-                self._start(point)
+            self._fill()
             if not self._running:
-                return self._end_reason()
-            if self._stop_reason is not None:
+                return self._end_reason or self._agenda.spent()
+            if self._cancelling:
                 for job_id in self._running - cancelled:
-                    self._executor.cancel(job_id, self._stop_reason)
+                    self._executor.cancel(job_id, str(self._end_reason))
                 cancelled |= self._running
             for event in self._executor.events(_POLL_SECONDS):
                 self._handle(event)
 
-    def _next(self) -> Point | None:
-        """The next point to run; None where nothing more may be asked now."""
-        while self._stop_reason is None and self._clock() < self._deadline:
-            if self._planned:
-                return self._planned.popleft()
-            if self._space.trials is not None and self._asked() >= self._space.trials:
-                return None
-            point = self._suggest()
-            if point is not None:
-                return point
-        return None
+    def _fill(self) -> None:
+        while self._end_reason is None and len(self._running) < self._executor.slots:
+            trial = self._agenda.next()
+            if self._agenda.hopeless is not None:
+                self._give_up(self._agenda.hopeless)
+            if trial is None:
+                return
+            self._submit(trial)
 
-    def _asked(self) -> int:
-        """Trials that count against the budget: all but replicates, which measure noise and search nothing."""
-        return sum(trial.role != REPLICATE for trial in self.record.trials)
-
-    def _suggest(self) -> Point | None:
-        number = len(self.record.trials)
-        params = self._sampler.suggest(number)
-        try:
-            resolved = self._space.at(params)
-        except ConfigError as error:
-            self._refuse(number, params, str(error))
-            return None
-        self._refused_in_a_row = 0
-        return Point(SAMPLER, resolved, params, told=True)
-
-    def _refuse(self, number: int, params: dict[str, Any], why: str) -> None:
-        """A combination of knobs that the configuration does not allow: the trial has crashed before it began."""
-        seed = self._space.base.config.runtime.seed
-        self._write_asked(number, SAMPLER, params, told=True, reason=None, settings=None, seed=seed, replicate_of=None)
-        outcome = Outcome(Kind.CRASHED, f"configuration refused: {why}")
-        job_id = self._job_id(number, 1)
-        self._write("attempt_ended", trial=number, attempt=1, job_id=job_id, outcome=outcome.to_dict())
-        self._sampler.tell(number, outcome, [])
-        self._refused_in_a_row += 1
-        if self._refused_in_a_row >= _REFUSED_IN_A_ROW:
-            self._give_up(f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {why}")
-
-    def _start(self, point: Point) -> None:
-        number, attempt = len(self.record.trials), 1
-        config = point.resolved.config
-        settings = dataclasses.asdict(config.to_run_settings(self._bytes_code))
-        if point.told and point.role != SAMPLER:
-            self._sampler.place(number, point.params)
-        self._write_asked(
-            number,
-            point.role,
-            point.params,
-            told=point.told,
-            reason=point.told_reason,
-            settings=settings,
-            seed=config.runtime.seed,
-            replicate_of=point.replicate_of,
-        )
-        relative = Path("trials") / f"{number:04d}" / f"attempt-{attempt}"
+    def _submit(self, trial: TrialRecord) -> None:
+        assert trial.settings is not None, "a refused configuration is never run"
+        attempt, relative = self._free_attempt(trial)
         folder = self.folder / relative
-        folder.mkdir(parents=True)
-        job_id = self._job_id(number, attempt)
-        self._jobs[job_id] = (number, attempt)
+        folder.mkdir(parents=True, exist_ok=True)
+        job_id = job_name(self._space.name, trial.number, attempt)
+        self._jobs[job_id] = (trial.number, attempt)
+        self._journal.write(
+            "attempt_submitted", trial=trial.number, attempt=attempt, job_id=job_id, folder=relative.as_posix()
+        )
         self._running.add(job_id)
-        self._write("attempt_submitted", trial=number, attempt=attempt, job_id=job_id, folder=relative.as_posix())
+        # Since an earlier driver asked the trial, the data may have moved and the script changed; both were named then.
+        data = dataclasses.asdict(self._space.base.config.to_run_settings(self._bytes_code).data)
+        settings = {**trial.settings, "data": data, "bytes_code": self._bytes_code}
         self._executor.submit(Job(job_id, settings, str(folder.resolve())))
+
+    def _free_attempt(self, trial: TrialRecord) -> tuple[int, Path]:
+        """Number and folder of the trial's next attempt: never one that holds something, which the log has lost."""
+        number = 1 if trial.attempt is None else trial.attempt.number + 1
+        while True:
+            relative = Path("trials") / f"{trial.number:04d}" / f"attempt-{number}"
+            folder = self.folder / relative
+            if not folder.exists() or not any(folder.iterdir()):
+                return number, relative
+            number += 1
 
     def _handle(self, event: JobEvent) -> None:
         if event.job_id not in self._jobs:
@@ -245,119 +199,84 @@ class Study:
         where = {"trial": number, "attempt": attempt, "job_id": event.job_id}
         match event:
             case Started():
-                self._write("attempt_started", **where, lane=event.lane)
+                self._journal.write("attempt_started", **where, lane=event.lane)
+            case Entered():
+                self._journal.write("phase", **where, phase=event.phase)
             case Progress():
-                self._write("progress", **where, step=event.step, metrics=event.metrics)
+                self._journal.write("progress", **where, step=event.step, metrics=event.metrics)
             case Finished():
                 if event.job_id not in self._running:
                     raise RuntimeError(f"the executor reports the end of a job twice: {event}")
-                outcome = _checked(event.outcome, self._cap_bytes)
-                self._write("attempt_ended", **where, outcome=outcome.to_dict())
-                self._running.remove(event.job_id)
-                trial = self.record.trials[number]
-                if trial.told:
-                    self._sampler.tell(number, outcome, trial.curve)
-                self._give_up_if_hopeless()
+                self._finish(self.record.trials[number], where, event.outcome.held_to(self._cap_bytes))
 
-    def _give_up_if_hopeless(self) -> None:
-        ended = [trial for trial in self.record.trials if trial.settings is not None and trial.outcome is not None]
-        crashes = [trial.outcome for trial in ended if trial.outcome and trial.outcome.kind is Kind.CRASHED]
-        if len(ended) == len(crashes) == _FIRST_ATTEMPTS:
-            self._give_up(f"all of the first {_FIRST_ATTEMPTS} attempts crashed, the last one: {crashes[-1].reason}")
+    def _finish(self, trial: TrialRecord, where: Mapping[str, Any], outcome: Outcome) -> None:
+        assert trial.attempt is not None
+        again = runs_again(
+            outcome,
+            [before.outcome for before in trial.attempts[:-1] if before.outcome is not None],
+            made_progress=trial.attempt.made_progress,
+            errors_at_start=self.record.errors_at_start,
+            stopping=self._cancelling,
+        )
+        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again)
+        self._running.remove(where["job_id"])
+        if again:
+            self._agenda.run_again(trial)
+        else:
+            self._agenda.tell(trial)
+        self._ends.append(outcome)
+        hopeless = why_hopeless(self._ends)
+        if hopeless is not None:
+            self._give_up(hopeless)
 
     def _give_up(self, reason: str) -> None:
-        self.hopeless = True
-        self.stop(reason)
+        # A study that is being ended already ends for that reason.
+        if self._end_reason is None:
+            self.hopeless = True
+            self.stop(reason)
 
-    def _end_reason(self) -> str:
-        if self._stop_reason is not None:
-            return self._stop_reason
-        if self._clock() >= self._deadline:
-            return f"budget spent: {self._space.minutes:g} minutes"
-        return f"budget spent: {self._asked()} trials"
-
-    def _log_start(self) -> None:
+    def _in_force(self) -> dict[str, Any]:
+        """What ``study_started`` says and ``study_resumed`` says again, as it may have changed."""
         space, config = self._space, self._space.base.config
-        self._write(
-            "study_started",
-            study=space.name,
-            golfray_version=golfray.__version__,
-            space=space.to_dict(),
-            preset=config.preset,
-            scale=config.scale,
-            workers=config.workers,
-            budget={"trials": space.trials, "minutes": space.minutes},
-            seed=space.seed,
-            sampler=space.sampler,
-            cap_bytes=self._cap_bytes,
-            bytes_code=self._bytes_code,
-            slots=self._executor.slots,
-            describe=self._executor.describe(),
-            data=self._data,
-            uniform_bpb=self._uniform_bpb,
-        )
+        return {
+            "golfray_version": golfray.__version__,
+            "host": socket.gethostname(),
+            "space": space.to_dict(),
+            "preset": config.preset,
+            "scale": config.scale,
+            "workers": config.workers,
+            "budget": {"trials": space.trials, "minutes": space.minutes},
+            "seed": space.seed,
+            "sampler": space.sampler,
+            "cap_bytes": self._cap_bytes,
+            "bytes_code": self._bytes_code,
+            "slots": self._executor.slots,
+            "describe": self._executor.describe(),
+            "data": self._data,
+            "uniform_bpb": self._uniform_bpb,
+            "limits": dataclasses.asdict(space.limits),
+        }
 
     def _log_failure(self, error: BaseException) -> None:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        reason = "interrupted" if interrupted else f"the study failed: {type(error).__name__}: {error}"
-        outcome = Outcome(Kind.CANCELLED if interrupted else Kind.CRASHED, reason)
-        for job_id in sorted(self._running):
-            number, attempt = self._jobs[job_id]
-            self._write("attempt_ended", trial=number, attempt=attempt, job_id=job_id, outcome=outcome.to_dict())
-        self._running.clear()
-        self._write("study_ended", reason=reason, complete=False)
-
-    def _write_asked(
-        self,
-        number: int,
-        role: str,
-        params: dict[str, Any],
-        *,
-        told: bool,
-        reason: str | None,
-        settings: dict[str, Any] | None,
-        seed: int,
-        replicate_of: int | None,
-    ) -> None:
-        self._write(
-            "trial_asked",
-            trial=number,
-            role=role,
-            params=params,
-            told=told,
-            told_reason=reason,
-            settings=settings,
-            seed=seed,
-            replicate_of=replicate_of,
-        )
-
-    def _write(self, event: str, **fields: Any) -> None:
-        written = self._log.append(event, **fields)
-        self.record.apply(written)
-        for observer in list(self._observers):
-            self._guarded(observer, functools.partial(observer.on_event, written))
-
-    def _guarded(self, observer: Observer, call: Callable[[], None]) -> None:
-        """An observer that fails is told nothing more, and the log says so: it must not touch the trials."""
+        """End in the log what runs no more. None of it was a trial's fault, so a resumed study runs all of it again."""
+        if isinstance(error, KeyboardInterrupt):
+            reason = "interrupted"
+            outcome = Outcome(Kind.CANCELLED, reason)
+        else:
+            reason = f"the study failed: {type(error).__name__}: {error}"
+            outcome = Outcome(Kind.PREEMPTED, reason, error=DRIVER_LOST)
         try:
-            call()
-        except Exception as error:  # noqa: BLE001 - whatever a tracker or a terminal may raise
-            self._observers.remove(observer)
-            self._write("observer_failed", observer=type(observer).__name__, error=f"{type(error).__name__}: {error}")
+            for job_id in sorted(self._running):
+                number, attempt = self._jobs[job_id]
+                where = {"trial": number, "attempt": attempt, "job_id": job_id}
+                self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=False)
+            self._running.clear()
+            self._journal.write("study_ended", reason=reason, complete=False, hopeless=False)
+        except EventLogError as unwritten:
+            # The error that is on its way came first; whoever resumes finds these attempts open, and runs them.
+            error.add_note(str(unwritten))
 
-    def _job_id(self, number: int, attempt: int) -> str:
-        return f"{self._space.name}-{number:04d}-{attempt}"
-
-
-def _checked(outcome: Outcome, cap_bytes: int) -> Outcome:
-    """The outcome as the log may have it: a score is a finite number at a known size within the cap."""
-    if outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
-        return outcome
-    score, total = (outcome.metrics.get(name, math.nan) for name in ("bpb/roundtrip", "bytes/total"))
-    if not (math.isfinite(score) and math.isfinite(total)):
-        why = f"reported as {outcome.kind} with bpb/roundtrip={score} and bytes/total={total}"
-        return dataclasses.replace(outcome, kind=Kind.CRASHED, reason=why)
-    if outcome.kind is Kind.SCORED and total > cap_bytes:
-        why = f"{total - cap_bytes:.0f} bytes over the cap of {cap_bytes}"
-        return dataclasses.replace(outcome, kind=Kind.INFEASIBLE, reason=why)
-    return outcome
+    def _cancel_all(self, reason: str) -> None:
+        """Nothing that still runs can be written down: let the executor end it."""
+        for job_id in sorted(self._running):
+            self._executor.cancel(job_id, reason)

@@ -1,4 +1,4 @@
-"""An executor without Ray: real jobs go in, outcomes of a synthetic law come out, lane by lane and in a fixed order."""
+"""A study without Ray: real jobs go in, outcomes of a synthetic law come out, lane by lane and in a fixed order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
-from golfray.sweep.executor import Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.executor import Entered, Finished, Job, JobEvent, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.space import Space, load_space
+from golfray.sweep.study import Study
+from golfray.sweep.study_folder import create_study_folder
 
 UNIFORM_BPB = 4.0
+BYTES_CODE = 50_000
+DATA = {"folder": "", "name": "synthetic", "reference": {"uniform": UNIFORM_BPB}, "warning": None}
 FIDELITY = {"device": "cpu", "dtype": "float32", "compiled": False, "workers": 2, "stop": "15 s"}
 
 Law = Callable[[dict[str, Any]], Outcome]
@@ -76,7 +80,7 @@ class SyntheticExecutor:
                 if self._queue:
                     taken = self._lanes[lane] = self._queue.popleft()
                     self._age[taken.job_id] = 0
-                    found.append(Started(taken.job_id, lane))
+                    found += [Started(taken.job_id, lane), Entered(taken.job_id, "train")]
                 continue
             self._age[job.job_id] += 1
             found.extend(self._advance(lane, job))
@@ -127,6 +131,43 @@ def space_at(tmp_path: Path) -> Callable[..., Space]:
         return load_space(path, has_gpu=has_gpu, **kwargs)
 
     return load
+
+
+@pytest.fixture
+def make(space_at: Callable[..., Space], tmp_path: Path) -> Callable[..., Study]:
+    """Builds a study of the small space (or of ``text``) on a synthetic executor."""
+
+    def build(text: str = SMALL_SPACE, more: str = "", executor: Any = None, **kwargs: Any) -> Study:
+        space = space_at(text, more)
+        folder = create_study_folder(tmp_path / "studies" / space.name)
+        kwargs = {"bytes_code": BYTES_CODE, "uniform_bpb": UNIFORM_BPB, "data": DATA, **kwargs}
+        return Study(space, executor or SyntheticExecutor(), folder, **kwargs)
+
+    return build
+
+
+class Watcher:
+    """Remembers what it is told; can be made to fail at one event, or to act on one."""
+
+    def __init__(self, fail_at: str | None = None, act: Any = None) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.closed = False
+        self._fail_at, self._act = fail_at, act
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        if event["event"] == self._fail_at:
+            raise OSError("database is gone")
+        self.events.append(event)
+        if self._act is not None:
+            self._act(event)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def watcher_class() -> type[Watcher]:
+    return Watcher
 
 
 @pytest.fixture

@@ -1,0 +1,230 @@
+"""What a study runs next, and how much it has left to run.
+
+What was asked is finished first: a trial to be run again goes before any new point. Then come the planned points, then
+the sampler's. The budget limits what is asked, never what is finished.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from golfray.config.errors import ConfigError
+from golfray.config.resolve import Resolved
+from golfray.sweep.journal import Journal
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.points import Point, planned_points
+from golfray.sweep.records import FIRST_POINT, REPLICATE, SAMPLER, StudyRecord, TrialRecord
+from golfray.sweep.sampler import StudySampler
+from golfray.sweep.space import Space
+
+# Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
+_REFUSED_IN_A_ROW = 20
+
+# Not part of the point that a configuration is: where the data lie, and how large the packed script is at the time.
+_BESIDE_THE_POINT = ("data", "bytes_code")
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkLeft:
+    """What a study has still to do.
+
+    ``unfinished``: numbers of trials that were asked and need an attempt. ``planned``: points that were not asked yet.
+    ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``seconds``: what
+    is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over.
+    """
+
+    unfinished: tuple[int, ...]
+    planned: tuple[Point, ...]
+    suggestions: int | None
+    seconds: float
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is no trial to run any more."""
+        asks = self.seconds > 0 and (self.suggestions != 0 or bool(self.planned))
+        return not self.unfinished and not asks
+
+    @property
+    def trials(self) -> int | None:
+        """How many trials will run at most; None where only time limits them."""
+        if self.suggestions is None:
+            return None
+        return len(self.unfinished) + len(self.planned) + self.suggestions
+
+
+def work_left(space: Space, record: StudyRecord) -> WorkLeft:
+    """What the budget of ``space`` leaves after what ``record`` says was asked; all of it for an empty record."""
+    spare = None if space.trials is None else max(space.trials - asked_trials(record), 0)
+    planned, searched = [], 0
+    for point in _not_asked(space, record):
+        if point.role == REPLICATE:
+            planned.append(point)
+        elif spare is None or searched < spare:
+            planned.append(point)
+            searched += 1
+    return WorkLeft(
+        unfinished=tuple(trial.number for trial in record.trials if trial.unfinished),
+        planned=tuple(planned),
+        suggestions=None if spare is None else spare - searched,
+        seconds=math.inf if space.minutes is None else 60 * space.minutes - record.driven_seconds,
+    )
+
+
+def asked_trials(record: StudyRecord) -> int:
+    """Trials that count against the budget: all but replicates, which measure noise and search nothing."""
+    return sum(trial.role != REPLICATE for trial in record.trials)
+
+
+def job_name(study: str, trial: int, attempt: int) -> str:
+    """The name under which an executor knows an attempt."""
+    return f"{study}-{trial:04d}-{attempt}"
+
+
+def end_refused(journal: Journal, study: str, trial: TrialRecord) -> None:
+    """Log the end of a trial whose configuration was refused: it has crashed before it began."""
+    outcome = Outcome(Kind.CRASHED, f"configuration refused: {trial.refused or 'the log does not say why'}")
+    name = job_name(study, trial.number, 1)
+    journal.write("attempt_ended", trial=trial.number, attempt=1, job_id=name, outcome=outcome.to_dict(), final=True)
+
+
+class Agenda:
+    """Decides what runs next. Begins with what the journal's record leaves to do; asks, and logs what it asked.
+
+    ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds.
+    """
+
+    def __init__(
+        self, space: Space, journal: Journal, *, bytes_code: int, uniform_bpb: float, clock: Callable[[], float]
+    ) -> None:
+        # Why nothing that could be asked would run; None while something may.
+        self.hopeless: str | None = None
+        self._space = space
+        self._journal = journal
+        self._bytes_code = bytes_code
+        self._clock = clock
+        self._sampler = StudySampler(
+            space.knobs,
+            kind=space.sampler,
+            seed=space.seed,
+            cap_bytes=space.base.config.cap_bytes,
+            uniform_bpb=uniform_bpb,
+        )
+        self._sampler.restore(journal.record)
+        left = work_left(space, journal.record)
+        self._again = deque(left.unfinished)
+        self._planned = deque(left.planned)
+        self._suggestions = math.inf if left.suggestions is None else left.suggestions
+        self._deadline = clock() + left.seconds
+        self._refused_in_a_row = 0
+
+    def next(self) -> TrialRecord | None:
+        """The trial to run next, logged as asked; None where nothing is to be run now."""
+        if self._again:
+            return self._journal.record.trials[self._again.popleft()]
+        while self.hopeless is None and self._clock() < self._deadline:
+            if self._planned:
+                return self._ask_planned(self._planned.popleft())
+            if self._suggestions <= 0:
+                return None
+            self._suggestions -= 1
+            trial = self._suggest()
+            if trial is not None:
+                return trial
+        return None
+
+    def run_again(self, trial: TrialRecord) -> None:
+        """Put a trial whose last attempt was not final before everything that was not asked yet."""
+        self._again.append(trial.number)
+
+    def tell(self, trial: TrialRecord) -> None:
+        """Let the sampler hear how a trial ended for good."""
+        if trial.told and trial.outcome is not None:
+            self._sampler.tell(trial.number, trial.outcome, trial.curve)
+
+    def spent(self) -> str:
+        """What of the budget is spent, now that nothing is left to ask."""
+        if self._clock() >= self._deadline:
+            return f"budget spent: {self._space.minutes:g} minutes"
+        return f"budget spent: {asked_trials(self._journal.record)} trials"
+
+    def _ask_planned(self, point: Point) -> TrialRecord:
+        if point.told:
+            self._sampler.place(len(self._journal.record.trials), point.params)
+        return self._ask(
+            role=point.role,
+            params=point.params,
+            resolved=point.resolved,
+            told_reason=point.told_reason,
+            replicate_of=point.replicate_of,
+        )
+
+    def _suggest(self) -> TrialRecord | None:
+        """A point of the sampler's; None where the configuration does not allow it."""
+        params = self._sampler.suggest(len(self._journal.record.trials))
+        try:
+            resolved = self._space.at(params)
+        except ConfigError as error:
+            trial = self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
+            end_refused(self._journal, self._space.name, trial)
+            self.tell(trial)
+            self._refused_in_a_row += 1
+            if self._refused_in_a_row >= _REFUSED_IN_A_ROW:
+                self.hopeless = f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {error}"
+            return None
+        self._refused_in_a_row = 0
+        return self._ask(role=SAMPLER, params=params, resolved=resolved)
+
+    def _ask(
+        self,
+        *,
+        role: str,
+        params: dict[str, Any],
+        resolved: Resolved | None,
+        refused: str | None = None,
+        told_reason: str | None = None,
+        replicate_of: int | None = None,
+    ) -> TrialRecord:
+        config = (resolved or self._space.base).config
+        number = len(self._journal.record.trials)
+        self._journal.write(
+            "trial_asked",
+            trial=number,
+            role=role,
+            params=params,
+            told=told_reason is None,
+            told_reason=told_reason,
+            settings=None if resolved is None else dataclasses.asdict(config.to_run_settings(self._bytes_code)),
+            refused=refused,
+            seed=config.runtime.seed,
+            replicate_of=replicate_of,
+        )
+        return self._journal.record.trials[number]
+
+
+def _not_asked(space: Space, record: StudyRecord) -> list[Point]:
+    """The planned points that no trial of the record is, each trial standing for one."""
+    trials = [trial for trial in record.trials if trial.role != SAMPLER]
+    left = []
+    for point in planned_points(space):
+        found = next((trial for trial in trials if _is_trial_of(point, trial)), None)
+        if found is None:
+            left.append(point)
+        else:
+            trials.remove(found)
+    return left
+
+
+def _is_trial_of(point: Point, trial: TrialRecord) -> bool:
+    if point.role != trial.role:
+        return False
+    if point.role == REPLICATE:
+        return point.resolved.config.runtime.seed == trial.seed
+    if point.role == FIRST_POINT and trial.settings is not None:
+        own = dataclasses.asdict(point.resolved.config.to_run_settings(0))
+        return all(own[name] == value for name, value in trial.settings.items() if name not in _BESIDE_THE_POINT)
+    # There is one preset in a study, and one preset at 8 bits.
+    return True

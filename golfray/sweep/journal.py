@@ -1,0 +1,61 @@
+"""Writing a study down: to the log first, then to the record, then to those who watch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from golfray.sweep.events import EventLog, EventLogError
+from golfray.sweep.observer import Observer
+from golfray.sweep.records import StudyRecord
+
+
+class Journal:
+    """The log of a study, open for writing, and what follows from it.
+
+    ``record`` begins as what the log held and takes in whatever is written. Observers are told what is written, in
+    order; what the log held before they can read there. Raises what :class:`EventLog` raises, and ``EventLogError``
+    where its records make no study.
+    """
+
+    def __init__(self, path: Path, observers: Sequence[Observer]) -> None:
+        self._observers = list(observers)
+        self._log = EventLog(path)
+        try:
+            self.record = StudyRecord.from_events(self._log.records)
+        except EventLogError:
+            self._log.close()
+            raise
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Write one record; raises ``EventLogError`` where the log cannot be written, and nobody is told then."""
+        written = self._log.append(event, **fields)
+        self.record.apply(written)
+        for observer in list(self._observers):
+            self._guarded(observer, functools.partial(observer.on_event, written))
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        unwritten: EventLogError | None = None
+        for observer in list(self._observers):
+            try:
+                self._guarded(observer, observer.close)
+            except EventLogError as broken:
+                unwritten = broken
+        self._log.close()
+        # Where there is an error already, it is worse than an observer's, or it is this same broken log.
+        if unwritten is not None and error is None:
+            raise unwritten
+
+    def _guarded(self, observer: Observer, call: Callable[[], None]) -> None:
+        """An observer that fails is told nothing more, and the log says so: it must not touch the trials."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - whatever a tracker or a terminal may raise
+            self._observers.remove(observer)
+            self.write("observer_failed", observer=type(observer).__name__, error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,124 @@
+"""What a driver does that takes over a study whose last driver is gone, before anything runs again.
+
+It says in the log that it is there (``study_resumed``), ends what the other one left open, and thereby makes the record
+what :class:`golfray.sweep.agenda.Agenda` goes on from. Attempts that the lost driver had running end as ``preempted``;
+trials that it ended itself when it was stopped are unfinished in the log already. Both are run again, with the same
+parameters and seed, and neither counts against a trial's retries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from golfray.sweep.agenda import end_refused
+from golfray.sweep.journal import Journal
+from golfray.sweep.knobs import parameters_of, walk
+from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.records import AttemptRecord, StudyRecord, TrialRecord
+from golfray.sweep.retry import DRIVER_LOST
+from golfray.sweep.space import Space
+
+_REL_TOLERANCE = 1e-9
+
+
+def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_force: Mapping[str, Any]) -> None:
+    """Log the change of drivers and end what the lost one left open.
+
+    ``changes``: a line for every way in which ``space`` and what belongs to it differ from what the log has.
+    ``now_in_force``: further fields of ``study_resumed``, under their names in ``study_started``.
+    """
+    record = journal.record
+    journal.write(
+        "study_resumed",
+        generation=record.generation + 1,
+        changes=list(changes),
+        left_space=trials_outside(space, record),
+        reopened=_to_be_tried_again(record),
+        **now_in_force,
+    )
+    for trial in record.trials:
+        attempt = trial.attempt
+        if attempt is None and trial.settings is None:
+            end_refused(journal, space.name, trial)
+        elif attempt is not None and attempt.outcome is None:
+            journal.write(
+                "attempt_ended",
+                trial=trial.number,
+                attempt=attempt.number,
+                job_id=attempt.job_id,
+                outcome=_lost(attempt).to_dict(),
+                final=False,
+            )
+
+
+def trials_outside(space: Space, record: StudyRecord) -> list[dict[str, Any]]:
+    """The trials of which the sampler of ``space`` cannot be told, as {"trial", "reason"}; none for its own log."""
+    reasons = {trial.number: why_outside(space, trial) for trial in record.trials if trial.kept_from_sampler is None}
+    return [{"trial": number, "reason": reason} for number, reason in reasons.items() if reason is not None]
+
+
+def why_outside(space: Space, trial: TrialRecord) -> str | None:
+    """Why a trial is no point of ``space``: a parameter that does not fit, or another meaning of one. None where it is.
+
+    A setting that the trial's configuration leaves null stands for what ``at_preset`` says, so it is not compared.
+    """
+    try:
+        values, active = walk(space.knobs, lambda knob: knob.value(trial.params))
+    except KeyError as missing:
+        return f"has no value for {missing.args[0]}"
+    parameters = parameters_of(active)
+    for name in trial.params.keys() - parameters.keys():
+        return f"{name} is not searched here"
+    for name, parameter in parameters.items():
+        if not parameter.contains(trial.params[name]):
+            return f"{name}={trial.params[name]!r} is outside {parameter}"
+    if trial.settings is None:
+        return None
+    here = {**values, **space.overrides(trial.params), **space.implied}
+    for path, value in here.items():
+        own = _setting(trial.settings, path)
+        if own is not None and not _equal(own, value):
+            return f"{path} was {own!r} and would be {value!r} here"
+    return None
+
+
+def _to_be_tried_again(record: StudyRecord) -> list[int]:
+    """Trials that the last driver gave up with: where it blamed the machine, the crashes prove nothing about them."""
+    if not record.hopeless:
+        return []
+    last = record.generation
+    return [
+        trial.number
+        for trial in record.trials
+        if trial.settings is not None
+        and trial.attempt is not None
+        and trial.attempt.generation == last
+        and trial.attempt.outcome is not None
+        and trial.attempt.outcome.kind is Kind.CRASHED
+    ]
+
+
+def _lost(attempt: AttemptRecord) -> Outcome:
+    """The end of an attempt whose driver is gone, with what the log knows of it."""
+    metrics: dict[str, float] = {}
+    if attempt.curve:
+        step, last = attempt.curve[-1]
+        metrics = {**last, "train/steps": float(step)}
+    ends = [begun for _, begun in attempt.phases[1:]] + [attempt.last_sign or 0.0]
+    phases = {name: max(0.0, end - begun) for (name, begun), end in zip(attempt.phases, ends, strict=False)}
+    return Outcome(Kind.PREEMPTED, DRIVER_LOST, metrics=metrics, phases=phases, error=DRIVER_LOST)
+
+
+def _setting(settings: Mapping[str, Any], path: str) -> Any:
+    value: Any = settings
+    for part in path.split("."):
+        value = value[part]
+    return value
+
+
+def _equal(own: Any, value: Any) -> bool:
+    if isinstance(own, float) and isinstance(value, int | float):
+        return math.isclose(own, value, rel_tol=_REL_TOLERANCE, abs_tol=1e-12)
+    return bool(own == value)

@@ -1,0 +1,64 @@
+"""The space of a study, rebuilt from its log: to resume a study takes no space file, which may have changed since.
+
+The log has the space at one scale with everything resolved (:meth:`golfray.sweep.space.Space.to_dict`): the file that
+it extended, ``--set`` and ``scale: auto`` are in it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from golfray.config.resolve import Layer, resolve
+from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, Parameter
+from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.space import Space
+
+
+def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> Space:
+    """The space that the study in ``record`` searches now; ``source`` names its log.
+
+    ``layers`` (such as ``--set``) lie over what the log fixes. Raises ``ConfigError`` where this version of golfray
+    does not accept what the log has.
+    """
+    header, values = record.header, record.header["space"]
+    fixed = Layer(source, values["fixed"])
+    knobs = tuple(_knob(path, entry) for path, entry in values["knobs"].items())
+    return Space(
+        name=values["name"],
+        source=values["source"],
+        base=resolve(header["preset"], header["scale"], [fixed, *layers], has_gpu=False),
+        knobs=knobs,
+        implied=dict(values["implied"]),
+        first_points=tuple(dict(point) for point in values["first_points"]),
+        trials=header["budget"]["trials"],
+        minutes=header["budget"]["minutes"],
+        seed=values["seed"],
+        sampler=values["sampler"],
+        replicates=values["replicates"],
+        limits=PhaseLimits(**values.get("limits", {})),
+        places={knob.path: (source,) for knob in knobs},
+    )
+
+
+def _knob(path: str, entry: Mapping[str, Any]) -> Knob:
+    return Knob(
+        path=path,
+        domain=_domain(entry),
+        complement=entry["complement"],
+        or_zero=entry["or_zero"],
+        at_most=entry["at_most"],
+        preset_value=entry["preset"],
+        when=tuple(Condition(other, tuple(allowed)) for other, allowed in entry.get("when", {}).items()),
+    )
+
+
+def _domain(entry: Mapping[str, Any]) -> Parameter:
+    match entry["type"]:
+        case "choice":
+            return Choice(tuple(entry["choices"]))
+        case "int":
+            return IntRange(entry["low"], entry["high"], entry["log"], entry["step"])
+        case _:
+            return FloatRange(entry["low"], entry["high"], entry["log"], entry["step"])

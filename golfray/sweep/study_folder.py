@@ -1,0 +1,175 @@
+"""The folder of a study: on a local disk, made once, and driven by one process at a time.
+
+``driver.json`` in it names the process at work: {"pid", "host", "started" (unix seconds)}. It is for people; what keeps
+others out is the kernel's lock on the folder, which goes with the process however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+import shlex
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from golfray.config.errors import ConfigError
+from golfray.sweep.events import LOG_NAME, StudyLocked, read_events
+
+DRIVER_NAME = "driver.json"
+
+# Not here, so local: tmpfs, overlay, and 9p and virtiofs, by which a virtual machine or a sandbox sees its host's disk.
+# The second half are programs; the kernel's table has them as fuse.<name>.
+_NETWORK = """
+afs beegfs ceph cifs coda davfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb3 smbfs wekafs
+blobfuse blobfuse2 curlftpfs davfs2 gcsfuse goofys hdfs juicefs lizardfs mfs moosefs mountpoint-s3 rclone s3fs
+seaweedfs smbnetfs sshfs
+"""
+NETWORK_FILE_SYSTEMS = frozenset(_NETWORK.split())
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+_ELSEWHERE = "mend the disk, or choose another folder with --study-dir"
+_LOCAL = "a study lives on a local disk of the machine that drives it: choose one with --study-dir"
+
+
+class StudyFolderError(Exception):
+    """The disk of a study's folder will not do: it cannot be written, or it is another machine's."""
+
+    exit_code = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Driver:
+    """The process that drives a study, as it signed: its number, its machine, and since when (unix seconds)."""
+
+    pid: int
+    host: str
+    started: float
+
+    @property
+    def may_live(self) -> bool:
+        """Whether the process can still be there: on another machine that is not known, so it can."""
+        return self.host != socket.gethostname() or Path("/proc", str(self.pid)).exists()
+
+
+def create_study_folder(folder: Path) -> Path:
+    """Make the folder of a study that is about to start, and return it.
+
+    Raises ``ConfigError`` where it holds a study or something else has its name, ``StudyFolderError`` where the disk
+    does not let it be made. A folder without a study's first record (an earlier start got no further) is used.
+    """
+    if holds_study(folder):
+        raise existing_study(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
+    except OSError as error:
+        raise StudyFolderError(
+            f"{folder}: cannot be made: {error.strerror}; choose another with --study-dir"
+        ) from error
+    return folder
+
+
+def holds_study(folder: Path) -> bool:
+    """Whether at least one whole record was written there. Raises ``EventLogError`` on a damaged log."""
+    path = folder / LOG_NAME
+    return path.is_file() and next(read_events(path), None) is not None
+
+
+def existing_study(folder: Path) -> ConfigError:
+    """The refusal to start a study over, with what to type instead."""
+    return ConfigError(
+        "holds a study already, and a study is never overwritten; "
+        f"`golfray tune --resume {shlex.quote(str(folder))}` goes on with it, --study-dir chooses another folder",
+        file=str(folder),
+    )
+
+
+@contextlib.contextmanager
+def only_driver_of(folder: Path) -> Iterator[None]:
+    """Keep every other driver out of a study's folder, from before anything is started in it until all has ended.
+
+    The log alone does not: it is opened once Ray runs, and a second start would have replaced the first one's token by
+    then. Raises ``StudyLocked`` where another driver holds it, ``StudyFolderError`` where the folder is not on a local
+    disk or cannot be written.
+    """
+    check_local_disk(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StudyLocked(_who_is_at_work(folder)) from None
+        except OSError as error:
+            raise StudyFolderError(f"{folder}: cannot be locked: {error.strerror}; {_LOCAL}") from error
+        signature = folder / DRIVER_NAME
+        driver = Driver(os.getpid(), socket.gethostname(), time.time())
+        try:
+            signature.write_text(json.dumps(dataclasses.asdict(driver)), encoding="utf-8")
+        except OSError as error:
+            raise StudyFolderError(f"{folder}: cannot be written: {error.strerror}; {_ELSEWHERE}") from error
+        try:
+            yield
+        finally:
+            # Gone with the whole folder, or on a disk that broke: neither is a reason to fail once more.
+            with contextlib.suppress(OSError):
+                signature.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def driver_of(folder: Path) -> Driver | None:
+    """The process that drives the study in ``folder`` now, as far as can be told; None where there is none.
+
+    Takes no lock, so that a reader never keeps a driver out.
+    """
+    try:
+        values = json.loads((folder / DRIVER_NAME).read_text(encoding="utf-8"))
+        driver = Driver(int(values["pid"]), str(values["host"]), float(values["started"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # none has signed, or it is just signing
+    return driver if driver.may_live else None
+
+
+def check_local_disk(folder: Path, mounts: Path = _MOUNTS) -> None:
+    """Raise ``StudyFolderError`` where ``folder`` is on a network file system: locks there cannot be relied on.
+
+    ``mounts`` is the kernel's table (proc_pid_mountinfo(5)). Where there is none, as on macOS, nothing is known and
+    nothing is refused.
+    """
+    if not mounts.exists():
+        return
+    kind = file_system_of(folder.resolve(), mounts.read_text(encoding="utf-8", errors="surrogateescape"))
+    if kind.removeprefix("fuse.") in NETWORK_FILE_SYSTEMS:
+        raise StudyFolderError(f"{folder}: is on a network file system ({kind}); {_LOCAL}")
+
+
+def file_system_of(path: Path, mountinfo: str) -> str:
+    """The type of the file system that an absolute path is on, such as ``ext4``; "" where no line covers the path.
+
+    Of several mounts on one point the last covers the others. In ``mountinfo`` the mount point is the fifth field, with
+    blanks as octal escapes; the type follows the lone dash after a variable number of fields.
+    """
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        before, dash, after = line.partition(" - ")
+        fields = before.split(" ")
+        if not dash or len(fields) < 5:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
+        if path.is_relative_to(point) and len(Path(point).parts) >= best:
+            best, kind = len(Path(point).parts), after.split(" ")[0]
+    return kind
+
+
+def _who_is_at_work(folder: Path) -> str:
+    driver = driver_of(folder)
+    who = "another golfray" if driver is None else f"another golfray (process {driver.pid} on {driver.host})"
+    return f"{folder}: {who} is at work here; wait until it has ended, or choose another folder with --study-dir"
