@@ -19,6 +19,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Bits = Annotated[int, Field(ge=4, le=8)]
 
+LARGEST_SEED = 2**63 - 1
+
 
 class Section(BaseModel):
     """Base of every part of a configuration: frozen, strict, no unknown names, only finite numbers."""
@@ -180,7 +182,7 @@ class Runtime(Section):
     """Type of activations and matrix products; auto: as the device does best."""
     compile: Literal["auto", "on", "off"]
     """torch.compile; auto: on for CUDA, on the CPU only where a compiler is found and it pays."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)]
     """Seed of the initial weights."""
     log_points: Count
     """Largest number of points on the training curve of one run."""

@@ -195,10 +195,15 @@ class KnobReader:
         return FloatRange(low, high, log, step)
 
     def _crossed(self, low: float, high: float) -> ConfigError:
-        """The end that this scale changes is the one to mend; of two that stand together, the second."""
-        if "low" in self._changed and "high" not in self._changed:
+        """The end that was changed, for this scale or by a child, is the one to mend; of two together, the second."""
+        if self._standing("low") > self._standing("high"):
             return self.error("low", f"must be < high ({high!r}), got {low!r}")
         return self.error("high", f"must be > low ({low!r}), got {high!r}")
+
+    def _standing(self, field: str) -> tuple[bool, bool]:
+        """Whether a field is this scale's own, and whether it is the child's own: larger where it was written later."""
+        position = self._document.position(knob_place(self._file, self._scale, self._path, field))
+        return field in self._changed, position is not None and position.source == self._document.source
 
     def _step(self, low: float, high: float) -> Any:
         step = self._given("step")

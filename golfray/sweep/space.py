@@ -10,7 +10,8 @@ from typing import Any, get_args
 from golfray.config.errors import ConfigError
 from golfray.config.positions import Document
 from golfray.config.resolve import HasGpu, Layer, Resolved, choose_scale, resolve
-from golfray.config.schema import Scale, check_value, field_info
+from golfray.config.schema import Scale, check_value
+from golfray.config.sections import LARGEST_SEED
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
 from golfray.sweep.limits import PhaseLimits
@@ -191,11 +192,9 @@ def _implied(knobs: Sequence[Knob], layers: Sequence[Layer], document: Document)
 
 def _check_replicate_seeds(file: SpaceFile, base: Resolved) -> None:
     """Trial 0 runs again on seeds counted up from its own: the last of them must be a seed too."""
-    last = (field_info(_SEED).high or 0) - file.replicates
-    if base.config.runtime.seed > last:
-        raise base.error(
-            _SEED, f"must be <= {last:.0f} so that trial 0 has {file.replicates} seeds, got {base.config.runtime.seed}"
-        )
+    seed, last = base.config.runtime.seed, LARGEST_SEED - (file.replicates - 1)
+    if seed > last:
+        raise base.error(_SEED, f"must be <= {last} so that trial 0 has {file.replicates} seeds, got {seed}")
 
 
 def _check_possible(space: Space, file: SpaceFile, document: Document) -> list[str]:

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document
+from golfray.config.schema import field_info
 from golfray.sweep.extends import load_extended
 from golfray.sweep.limits import PhaseLimits
 
@@ -187,10 +188,20 @@ def _located(document: Document, error: ValidationError) -> ConfigError:
         parts.pop()
     path = ".".join(parts)
     if first["type"] == "extra_forbidden":
+        _refuse_misspelt_knob(document, parts)
         return document.error(path, f"is unknown here; {did_you_mean(parts[-1], _fields_beside(parts))}")
     if parts[0] == "scales" and len(parts) == 2:
         return document.error(path, f"is no scale; {did_you_mean(parts[1], ('full', 'laptop'))}")
     return document.error(path, f"must be {_expected(first)}, got {shown(first['input'])}")
+
+
+def _refuse_misspelt_knob(document: Document, parts: list[str]) -> None:
+    """A field that no knob has may as well be a setting of a section that was taken for a knob."""
+    if parts[0] == "knobs" and len(parts) > 2:
+        try:
+            field_info(parts[1])
+        except ConfigError as error:
+            raise document.error(f"knobs.{parts[1]}", error.message) from error
 
 
 def _expected(found: ErrorDetails) -> str:
