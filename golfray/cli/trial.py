@@ -37,7 +37,7 @@ def train(
     output.say(
         f"preset {config.preset}, scale {config.scale} ({resolved.origins['scale']}), {config.workers} worker(s)"
     )
-    corpus = corpus_for(config)
+    corpus = corpus_for(resolved)
     output.say(*corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
     settings = run_settings(config, corpus)
     if clock_trace is not None:

@@ -27,13 +27,22 @@ def resolve_configuration(preset: str, scale: str, sets: list[str]) -> Resolved:
     return resolve(preset, scale, [Layer.from_sets(sets)], has_gpu=has_gpu)
 
 
-def corpus_for(config: Config) -> Corpus:
-    """The corpus a configuration trains on; at laptop scale the demo corpus where none is named."""
+def corpus_for(resolved: Resolved) -> Corpus:
+    """The corpus a configuration trains on; at laptop scale the demo corpus where none is named.
+
+    A vocabulary that is too small for the tokenizer is refused where it was written.
+    """
     from golfray.core.settings import DataSettings
     from golfray.data.corpus import choose_corpus
+    from golfray.data.errors import VocabularyError
 
+    config = resolved.config
     named = DataSettings(folder=config.data.folder, tokenizer=config.data.tokenizer)
-    return choose_corpus(config.scale, named, config.model.vocab_size)
+    try:
+        return choose_corpus(config.scale, named, config.model.vocab_size)
+    except VocabularyError as error:
+        message = f"must be >= {error.pieces}, the pieces of {error.tokenizer}, got {config.model.vocab_size}"
+        raise resolved.error("model.vocab_size", message) from error
 
 
 def passes_lines(config: Config, corpus: Corpus) -> list[str]:
