@@ -1,5 +1,8 @@
 """From documents to a corpus folder: split, tokenizer, shards, reference points and manifest, written once."""
 
+from __future__ import annotations
+
+import array
 import dataclasses
 import hashlib
 import json
@@ -7,13 +10,15 @@ import logging
 import pathlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import sentencepiece
 
 from golfray.core.byte_table import build_byte_table
 from golfray.data.errors import DataError
 from golfray.data.manifest import FORMAT, Manifest, Split, check_files, describe_file, read_manifest, write_manifest
+from golfray.data.model_file import ModelFacts, read_model_facts
 from golfray.data.reference_points import measure_reference_points
 from golfray.data.token_files import count_scored_bytes, write_shards
 from golfray.data.tokenizer import train_tokenizer
@@ -21,14 +26,16 @@ from golfray.data.write_once import make_folder_once
 
 logger = logging.getLogger(__name__)
 
+# Text that is encoded at once: enough for several threads, little beside what a process needs anyway.
+BATCH_CHARACTERS = 1 << 21
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """Everything that decides what a corpus is; two recipes that differ are built side by side.
 
     ``source`` names the documents so exactly that other documents need another ``source``. ``contaminated`` says that
-    the training part overlaps the validation documents of the parameter-golf challenge. ``warning`` is shown beside
-    every score on this corpus.
+    the training part overlaps validation documents. ``warning`` is shown beside every score on this corpus.
     """
 
     name: str
@@ -64,16 +71,26 @@ def build_corpus(recipe: Recipe, read_documents: Callable[[], list[str]], home: 
     return folder
 
 
+def split_indices(count: int, seed: int, val_documents: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Shuffle the numbers below ``count`` by the seed and cut: (training, validation), validation being the first.
+
+    Raises ``DataError`` where a split would be empty.
+    """
+    if not 0 < val_documents < count:
+        raise DataError(f"0 < val_documents < documents must hold, got {val_documents} of {count} documents")
+    shuffled = array.array("Q", range(count))
+    random.Random(seed).shuffle(shuffled)
+    return shuffled[val_documents:], shuffled[:val_documents]
+
+
 def split_documents(documents: list[str], seed: int, val_documents: int) -> tuple[list[str], list[str]]:
-    """Shuffle by the seed and cut: (training, validation), the validation documents being the first of the shuffle.
+    """:func:`split_indices` of the documents themselves: (training, validation).
 
     Raises ``DataError`` where a split would be empty or the same document would be in both.
     """
-    if not 0 < val_documents < len(documents):
-        raise DataError(f"0 < val_documents < documents must hold, got {val_documents} of {len(documents)} documents")
-    shuffled = list(documents)
-    random.Random(seed).shuffle(shuffled)
-    val, train = shuffled[:val_documents], shuffled[val_documents:]
+    train, val = (
+        [documents[index] for index in indices] for indices in split_indices(len(documents), seed, val_documents)
+    )
     if both := set(val) & set(train):
         raise DataError(
             f"{len(both)} of the {val_documents} validation documents are training documents too, "
@@ -82,54 +99,134 @@ def split_documents(documents: list[str], seed: int, val_documents: int) -> tupl
     return train, val
 
 
-def _fill(folder: pathlib.Path, recipe: Recipe, documents: list[str]) -> None:
-    train, val = split_documents(documents, recipe.shuffle_seed, recipe.val_documents)
-    model = train_tokenizer(train, recipe.vocab_size)
-    tokenizer_path = folder / f"{recipe.name}_{recipe.vocab_size}_bpe.model"
-    tokenizer_path.write_bytes(model)
-    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=model)
-    table = build_byte_table(tokenizer, recipe.vocab_size)
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What is to be written into a corpus folder; ``train`` and ``val`` are read once, in order."""
 
-    def write_split(name: str, documents: list[str]) -> tuple[Split, list[pathlib.Path]]:
-        lengths: list[int] = []
+    name: str
+    demo: bool
+    contaminated: bool
+    warning: str
+    recipe: dict[str, Any]
+    tokenizer_file: str
+    model: bytes
+    train: Sequence[str]
+    val: Sequence[str]
+    shard_tokens: int
+
+
+def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], None] = lambda line: None) -> Manifest:
+    """Fill an empty folder with tokenizer, shards and, last, the manifest, which is returned.
+
+    Holds in memory about 40 times the bytes of the longest document, 200 MB at least, however many there are.
+    ``say`` is told of every shard. Raises ``OSError`` where the folder cannot be written.
+    """
+    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=contents.model)
+    vocab_size = int(tokenizer.vocab_size())
+    table = build_byte_table(tokenizer, vocab_size)
+    facts = read_model_facts(contents.model)
+    tokenizer_path = folder / contents.tokenizer_file
+    tokenizer_path.write_bytes(contents.model)
+    digest = hashlib.sha256()
+
+    def write_split(name: str, documents: Sequence[str]) -> tuple[Split, list[pathlib.Path]]:
+        tokens = text_bytes = normalised_bytes = 0
 
         def encoded() -> Iterator[list[int]]:
-            for document in documents:
-                ids = [tokenizer.bos_id(), *tokenizer.encode(document)]
-                lengths.append(len(ids))
-                yield ids
+            nonlocal tokens, text_bytes, normalised_bytes
+            for batch in _batches(documents):
+                for document, ids in zip(batch, tokenizer.encode(batch, num_threads=-1), strict=True):
+                    digest.update(json.dumps({"text": document}, ensure_ascii=False).encode("utf-8") + b"\n")
+                    tokens += 1 + len(ids)
+                    text_bytes += len(document.encode("utf-8"))
+                    normalised_bytes += len(normalised_text(tokenizer, facts, document).encode("utf-8"))
+                    yield [tokenizer.bos_id(), *ids]
 
-        paths = write_shards(folder, name, encoded(), recipe.shard_tokens)
+        paths = write_shards(
+            folder,
+            name,
+            encoded(),
+            contents.shard_tokens,
+            on_shard=lambda path: say(f"wrote {path.name}"),
+        )
         split = Split(
             documents=len(documents),
-            tokens=sum(lengths),
-            text_bytes=sum(len(document.encode("utf-8")) for document in documents),
+            tokens=tokens,
+            text_bytes=text_bytes,
             scored_bytes=count_scored_bytes(paths, table),
             shards=[describe_file(path) for path in paths],
+            normalised_bytes=normalised_bytes,
         )
         return split, paths
 
-    train_split, train_paths = write_split("train", train)
-    val_split, val_paths = write_split("val", val)
+    val, val_paths = write_split("val", contents.val)
+    train, train_paths = write_split("train", contents.train)
     manifest = Manifest(
+        name=contents.name,
+        demo=contents.demo,
+        contaminated=contents.contaminated,
+        warning=" ".join(part for part in (contents.warning, _lost_bytes(val)) if part),
+        recipe=contents.recipe,
+        documents_sha256=digest.hexdigest(),
+        tokenizer=describe_file(tokenizer_path),
+        vocab_size=vocab_size,
+        train=train,
+        val=val,
+        reference_points=measure_reference_points(train_paths, val_paths, tokenizer, val.scored_bytes),
+    )
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def normalised_text(tokenizer: sentencepiece.SentencePieceProcessor, facts: ModelFacts, document: str) -> str:
+    """The text that a document is to the tokenizer, without the space that it puts at one end."""
+    text = str(tokenizer.normalize(document)).replace("\u2581", " ")
+    if facts.add_dummy_prefix:
+        return text[:-1] if facts.treat_whitespace_as_suffix else text[1:]
+    return text
+
+
+def _lost_bytes(val: Split) -> str:
+    """A warning where the bytes that scores divide by are not those of the text."""
+    if val.scored_bytes == val.normalised_bytes or not val.normalised_bytes:
+        return ""
+    share = 100 * (1 - val.scored_bytes / val.normalised_bytes)
+    return (
+        f"Its tokenizer counts {val.scored_bytes:,} bytes for {val.normalised_bytes:,} bytes of validation text "
+        f"({share:.3g} % lost): bits per byte on it compare only with scores under the same tokenizer."
+    )
+
+
+def _batches(documents: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document)
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _fill(folder: pathlib.Path, recipe: Recipe, documents: list[str]) -> None:
+    train, val = split_documents(documents, recipe.shuffle_seed, recipe.val_documents)
+    contents = Contents(
         name=recipe.name,
         demo=recipe.demo,
         contaminated=recipe.contaminated,
         warning=recipe.warning,
         recipe={**dataclasses.asdict(recipe), "sentencepiece": sentencepiece.__version__},
-        documents_sha256=_hash_documents(val + train),
-        tokenizer=describe_file(tokenizer_path),
-        vocab_size=recipe.vocab_size,
-        train=train_split,
-        val=val_split,
-        reference_points=measure_reference_points(train_paths, val_paths, tokenizer, val_split.scored_bytes),
+        tokenizer_file=trained_tokenizer_file(recipe.name, recipe.vocab_size),
+        model=train_tokenizer(train, recipe.vocab_size),
+        train=train,
+        val=val,
+        shard_tokens=recipe.shard_tokens,
     )
-    write_manifest(folder, manifest)
+    write_corpus(folder, contents)
 
 
-def _hash_documents(documents: list[str]) -> str:
-    """sha256 over the documents in their shuffled order, validation first, each as a line of JSON."""
-    digest = hashlib.sha256()
-    for document in documents:
-        digest.update(json.dumps({"text": document}, ensure_ascii=False).encode("utf-8") + b"\n")
-    return digest.hexdigest()
+def trained_tokenizer_file(name: str, vocab_size: int) -> str:
+    """File name of a tokenizer that was trained for a corpus."""
+    return f"{name}_{vocab_size}_bpe.model"

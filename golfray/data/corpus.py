@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy
 import sentencepiece
 
 from golfray.core.byte_table import build_byte_table
 from golfray.core.settings import DataSettings
-from golfray.core.shards import list_shards, map_shard
+from golfray.core.shards import list_shards
 from golfray.data import kjv
 from golfray.data.build import Recipe, build_corpus
-from golfray.data.errors import DataError
+from golfray.data.byte_accounting import encodes_again, find_inexact
+from golfray.data.errors import DataError, VocabularyError
 from golfray.data.home import golfray_home
 from golfray.data.manifest import FILE_NAME, Manifest, describe_file, read_manifest
 from golfray.data.reference_points import uniform_bits_per_byte
-from golfray.data.token_files import count_scored_bytes
+from golfray.data.shard_header import SAMPLE_TOKENS, open_shard, sample_largest_token
+from golfray.data.token_files import count_scored_bytes, read_token_documents
+from golfray.data.tokenizer import load_tokenizer
 
 DEMO_RECIPE = Recipe(
     name="kjv",
@@ -32,7 +37,7 @@ DEMO_RECIPE = Recipe(
     warning="This is the King James text, not FineWeb: no score on it is a FineWeb or parameter-golf score.",
 )
 
-CONTAMINATED = "Its training part overlaps the validation documents of the challenge: no score on it may be quoted."
+CONTAMINATED = "Its training part overlaps the validation documents: no score on it may be quoted."
 UNKNOWN_ORIGIN = (
     f"No {FILE_NAME} says where this text is from: a score on it compares only with scores on the same files."
 )
@@ -113,38 +118,32 @@ def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> 
     """A folder of ``fineweb_{train,val}_*.bin``; ``tokenizer`` is needed where no golfray manifest lies beside them.
 
     Headers and sizes are checked, and with a manifest the counts and the tokenizer's hash. Without one the scored bytes
-    are counted by reading the validation shards, and the one reference point is ``uniform``.
+    are counted by reading the validation shards, and the one reference point is ``uniform``. Of every shard the first,
+    the middle and the last 65,536 tokens must be below the tokenizer's vocabulary; :mod:`golfray.data.check` reads all.
 
-    Raises ``DataError`` naming the file that is missing, damaged, or not what the manifest says.
+    Raises ``DataError`` naming the file that is missing, damaged, or not what the manifest says, with the likely cause.
     """
     folder = pathlib.Path(folder).absolute()
     try:
-        shards = {split: list_shards(folder, split) for split in ("train", "val")}
-        tokens = {split: sum(len(map_shard(path)) for path in paths) for split, paths in shards.items()}
-    except (FileNotFoundError, ValueError) as error:
+        paths = {split: list_shards(folder, split) for split in ("train", "val")}
+    except FileNotFoundError as error:
         raise DataError(str(error)) from error
+    shards = {split: [open_shard(path) for path in paths[split]] for split in paths}
+    tokens = {split: sum(map(len, shards[split])) for split in shards}
     manifest = read_manifest(folder)
     if manifest is not None:
-        return _open_with_manifest(folder, manifest, tokens, tokenizer)
-    if tokenizer is None:
+        corpus = _open_with_manifest(folder, manifest, tokens, tokenizer)
+    elif tokenizer is None:
         raise DataError(
             f"{folder}: no golfray {FILE_NAME} here that names the tokenizer; "
             "set data.tokenizer to the SentencePiece model these shards were made with"
         )
-    vocab_size, val_bytes = _count_with_tokenizer(shards["val"], tokenizer)
-    return Corpus(
-        name=folder.name,
-        folder=folder,
-        tokenizer=pathlib.Path(tokenizer).absolute(),
-        vocab_size=vocab_size,
-        train_tokens=tokens["train"],
-        val_tokens=tokens["val"],
-        val_bytes=val_bytes,
-        reference_points={"uniform": uniform_bits_per_byte(vocab_size, tokens["val"], val_bytes)},
-        warning=UNKNOWN_ORIGIN,
-        is_demo=False,
-        contaminated=None,
-    )
+    else:
+        corpus = _open_without_manifest(folder, paths["val"], tokens, pathlib.Path(tokenizer).absolute())
+    for split in paths:
+        for path, shard in zip(paths[split], shards[split], strict=True):
+            _check_ids(path, shard, corpus)
+    return corpus
 
 
 def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_size: int) -> Corpus:
@@ -162,10 +161,7 @@ def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_si
     if scale == "full" and corpus.is_demo:
         raise DataError(NEEDS_FINEWEB.format(reason=f"data.folder is the demo corpus {corpus.name}."))
     if corpus.vocab_size > vocab_size:
-        raise DataError(
-            f"{corpus.tokenizer}: this tokenizer has {corpus.vocab_size} pieces but model.vocab_size is {vocab_size}; "
-            f"set model.vocab_size={corpus.vocab_size}"
-        )
+        raise VocabularyError(corpus.tokenizer, corpus.vocab_size, vocab_size)
     return corpus
 
 
@@ -186,6 +182,10 @@ def _open_with_manifest(
                 f"{path}: sha256 {found}, but {FILE_NAME} in {folder} says that these shards were made with "
                 f"{manifest.tokenizer.file}, sha256 {manifest.tokenizer.sha256}"
             )
+    # What a build has measured stands in its warning.
+    reasons = [manifest.warning] if manifest.val.normalised_bytes is not None else _reasons(manifest.warning, own)
+    if manifest.contaminated:
+        reasons.append(CONTAMINATED)
     return Corpus(
         name=manifest.name,
         folder=folder,
@@ -195,19 +195,57 @@ def _open_with_manifest(
         val_tokens=tokens["val"],
         val_bytes=manifest.val.scored_bytes,
         reference_points=manifest.reference_points,
-        warning=" ".join(part for part in (manifest.warning, CONTAMINATED if manifest.contaminated else "") if part),
+        warning=" ".join(filter(None, reasons)),
         is_demo=manifest.demo,
         contaminated=manifest.contaminated,
     )
 
 
-def _count_with_tokenizer(val_paths: Sequence[pathlib.Path], path: pathlib.Path) -> tuple[int, int]:
-    """Pieces of the tokenizer, and scored bytes of the validation shards under it."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; data.tokenizer must be a SentencePiece model")
-    try:
-        tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except RuntimeError as error:
-        raise DataError(f"{path}: not a SentencePiece model: {error}") from error
+def _open_without_manifest(
+    folder: pathlib.Path, val_paths: Sequence[pathlib.Path], tokens: dict[str, int], path: pathlib.Path
+) -> Corpus:
+    tokenizer = load_tokenizer(path)
     vocab_size = int(tokenizer.vocab_size())
-    return vocab_size, count_scored_bytes(val_paths, build_byte_table(tokenizer, vocab_size))
+    val_bytes = count_scored_bytes(val_paths, build_byte_table(tokenizer, vocab_size))
+    if val_bytes == 0:
+        raise DataError(f"{folder}: no validation token stands for any text under the tokenizer {path}")
+    reasons = _reasons(UNKNOWN_ORIGIN, path)
+    if _is_foreign(val_paths, tokenizer):
+        reasons.append(
+            f"None of its first documents is encoded by {path.name} as it is here: were these shards made with another "
+            "tokenizer? `golfray data check` says more."
+        )
+    return Corpus(
+        name=folder.name,
+        folder=folder,
+        tokenizer=path,
+        vocab_size=vocab_size,
+        train_tokens=tokens["train"],
+        val_tokens=tokens["val"],
+        val_bytes=val_bytes,
+        reference_points={"uniform": uniform_bits_per_byte(vocab_size, tokens["val"], val_bytes)},
+        warning=" ".join(reasons),
+        is_demo=False,
+        contaminated=None,
+    )
+
+
+def _reasons(first: str, tokenizer: pathlib.Path) -> list[str]:
+    """``first``, and why the bytes of this tokenizer cannot be exact."""
+    return [first, *(f"Of its tokenizer: {inexact.why}." for inexact in find_inexact(load_tokenizer(tokenizer)))]
+
+
+def _is_foreign(val_paths: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> bool:
+    """Whether not one of the first whole documents comes out of the tokenizer as it went in."""
+    documents = itertools.islice(read_token_documents(val_paths, tokenizer.bos_id()), 8)
+    bodies = [document[1:] for document in documents if 1 < len(document) <= SAMPLE_TOKENS]
+    return bool(bodies) and not any(encodes_again(tokenizer, body) for body in bodies)
+
+
+def _check_ids(path: pathlib.Path, shard: numpy.ndarray, corpus: Corpus) -> None:
+    if (largest := sample_largest_token(shard)) >= corpus.vocab_size:
+        raise DataError(
+            f"{path}: token {largest} in a sample of it, but the tokenizer {corpus.tokenizer.name} has "
+            f"{corpus.vocab_size} pieces; data.tokenizer must be the one these shards were made with "
+            "(`golfray data check` reads every token)"
+        )

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_origin, get_type_hints
 
 from golfray.data.errors import DataError
 
@@ -25,13 +26,16 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One part of a corpus; ``text_bytes`` are those of the documents as given, ``scored_bytes`` of what is scored."""
+    """One part of a corpus, in UTF-8 bytes: ``text_bytes`` of the documents as given, ``normalised_bytes`` of what they
+    are to the tokenizer (None where that was not counted), ``scored_bytes`` of what bits per byte divides by.
+    """
 
     documents: int
     tokens: int
     text_bytes: int
     scored_bytes: int
     shards: list[FileEntry]
+    normalised_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +57,19 @@ class Manifest:
     def entries(self) -> list[FileEntry]:
         """Every file that the manifest speaks for."""
         return [self.tokenizer, *self.train.shards, *self.val.shards]
+
+    def describe(self) -> list[str]:
+        """Lines for a person: how much there is, what it scores without a model, and what to know of it."""
+        points = ", ".join(f"{name} {value:.2f}" for name, value in self.reference_points.items())
+        return [
+            *(
+                f"{name}: {split.documents:,} documents, {split.tokens:,} tokens of {self.vocab_size:,} pieces, "
+                f"{split.scored_bytes:,} bytes, {len(split.shards)} shard(s)"
+                for name, split in (("train", self.train), ("val", self.val))
+            ),
+            f"on its validation text, in bits per byte: {points}",
+            *([self.warning] if self.warning else []),
+        ]
 
 
 def describe_file(path: pathlib.Path) -> FileEntry:
@@ -78,7 +95,7 @@ def read_manifest(folder: pathlib.Path) -> Manifest | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{path}: not readable as JSON: {error}") from error
+        raise DataError(f"{path}: not readable as JSON (cut short?): {error}; {remedy(folder)}") from error
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         return None
     try:
@@ -86,23 +103,48 @@ def read_manifest(folder: pathlib.Path) -> Manifest | None:
             name: Split(**{**values[name], "shards": [FileEntry(**entry) for entry in values[name]["shards"]]})
             for name in ("train", "val")
         }
-        return Manifest(**{**values, **splits, "tokenizer": FileEntry(**values["tokenizer"])})
+        manifest = Manifest(**{**values, **splits, "tokenizer": FileEntry(**values["tokenizer"])})
+        _check_types(manifest)
     except (KeyError, TypeError) as error:
-        raise DataError(f"{path}: not a manifest of the format {FORMAT}: {error!r}") from error
+        raise DataError(f"{path}: not a manifest of the format {FORMAT}: {error}; {remedy(folder)}") from error
+    return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Raise ``TypeError`` naming the first value that is of another type than its field."""
+    for part in (manifest, manifest.train, manifest.val, *manifest.entries()):
+        for name, kind in get_type_hints(type(part)).items():
+            value = getattr(part, name)
+            plain = get_origin(kind) if get_origin(kind) in (list, dict) else kind
+            if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+                raise TypeError(f"{name} must be {getattr(kind, '__name__', kind)}, got {value!r:.60}")
+            if isinstance(part, FileEntry) and name == "file" and pathlib.Path(value).name != value:
+                raise TypeError(f"file must be a name without folders, got {value!r:.60}")
+    for name, value in manifest.reference_points.items():
+        if not isinstance(value, float | int):
+            raise TypeError(f"reference_points.{name} must be a number, got {value!r:.60}")
+
+
+def differences(folder: pathlib.Path, manifest: Manifest) -> Iterator[tuple[FileEntry, str]]:
+    """Read every file and compare it with the manifest: the entries that differ, and how, for a person."""
+    for entry in manifest.entries():
+        path = folder / entry.file
+        if not path.is_file():
+            yield entry, f"missing, though {FILE_NAME} names it"
+        elif (found := describe_file(path)) != entry:
+            yield (
+                entry,
+                f"changed since it was built: {found.bytes} bytes, sha256 {found.sha256}; {FILE_NAME} says "
+                f"{entry.bytes} bytes, sha256 {entry.sha256}",
+            )
 
 
 def check_files(folder: pathlib.Path, manifest: Manifest) -> None:
     """Read every file and compare it with the manifest. Raises ``DataError`` naming the first that differs."""
-    for entry in manifest.entries():
-        path = folder / entry.file
-        if not path.is_file():
-            raise DataError(f"{path}: missing, though {FILE_NAME} names it; {_remedy(folder)}")
-        if (found := describe_file(path)) != entry:
-            raise DataError(
-                f"{path}: changed since it was built: {found.bytes} bytes, sha256 {found.sha256}; {FILE_NAME} says "
-                f"{entry.bytes} bytes, sha256 {entry.sha256}; {_remedy(folder)}"
-            )
+    for entry, how in differences(folder, manifest):
+        raise DataError(f"{folder / entry.file}: {how}; {remedy(folder)}")
 
 
-def _remedy(folder: pathlib.Path) -> str:
-    return f"delete the folder {folder} to have it built anew"
+def remedy(folder: pathlib.Path) -> str:
+    """What to do about a folder that is not as it was built."""
+    return f"delete the folder {folder} and have it built anew"

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 import numpy
 import sentencepiece
 
-from golfray.data.token_files import read_chunks
+from golfray.data.token_files import read_chunks, read_token_documents
+
+# xz at its strongest takes about a second a MB; more text than this changes the figure little.
+MAX_COMPRESSED_BYTES = 8_000_000
 
 
 def uniform_bits_per_byte(vocab_size: int, val_tokens: int, val_bytes: int) -> float:
@@ -40,9 +43,8 @@ def compressed_bits_per_byte(text: bytes, val_bytes: int) -> dict[str, float]:
 
 def decode_documents(paths: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> list[str]:
     """The text of the shards, a document wherever the token BOS stands: exactly what is scored."""
-    tokens = numpy.concatenate(list(read_chunks(paths)))
-    starts = numpy.flatnonzero(tokens == tokenizer.bos_id())
-    return [str(tokenizer.decode(document.tolist())) for document in numpy.split(tokens, starts) if len(document)]
+    documents = read_token_documents(paths, tokenizer.bos_id())
+    return [str(tokenizer.decode(document.tolist())) for document in documents]
 
 
 def measure_reference_points(
@@ -51,17 +53,35 @@ def measure_reference_points(
     tokenizer: sentencepiece.SentencePieceProcessor,
     val_bytes: int,
 ) -> dict[str, float]:
-    """All reference points of a corpus in bits per scored byte; compressors get the documents joined by line breaks."""
+    """All reference points of a corpus in bits per scored byte; compressors get the documents joined by line breaks.
+
+    Of more than ``MAX_COMPRESSED_BYTES`` of text the compressors get the first documents of so many bytes, and their
+    points say so in their names and divide by the bytes of these.
+    """
     vocab_size = int(tokenizer.vocab_size())
     train_counts, val_counts = _count_tokens(train_paths, vocab_size), _count_tokens(val_paths, vocab_size)
     val_tokens = int(val_counts.sum())
     val_counts[next(read_chunks(val_paths))[0]] -= 1
-    text = "\n".join(decode_documents(val_paths, tokenizer)).encode("utf-8")
+    text, is_all = _first_text(val_paths, tokenizer)
+    compressed = compressed_bits_per_byte(text, val_bytes if is_all else len(text))
     return {
         "uniform": uniform_bits_per_byte(vocab_size, val_tokens, val_bytes),
         "unigram": unigram_bits_per_byte(train_counts, val_counts, val_bytes),
-        **compressed_bits_per_byte(text, val_bytes),
+        **{name if is_all else f"{name} of {len(text) / 1e6:.0f} MB": value for name, value in compressed.items()},
     }
+
+
+def _first_text(paths: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> tuple[bytes, bool]:
+    """The decoded documents, or as many as make up the limit, joined by line breaks; and whether these are all."""
+    parts: list[bytes] = []
+    size = 0
+    documents = read_token_documents(paths, tokenizer.bos_id())
+    for document in documents:
+        parts.append(str(tokenizer.decode(document.tolist())).encode("utf-8"))
+        size += len(parts[-1])
+        if size >= MAX_COMPRESSED_BYTES:
+            break
+    return b"\n".join(parts), next(documents, None) is None
 
 
 def _count_tokens(paths: Sequence[pathlib.Path], vocab_size: int) -> numpy.ndarray:

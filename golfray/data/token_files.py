@@ -1,7 +1,10 @@
 """Token shards: writing them, and counting the bytes of text that they stand for."""
 
+from __future__ import annotations
+
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
 
 import numpy
 
@@ -12,37 +15,63 @@ from golfray.data.errors import DataError
 CHUNK_TOKENS = 1 << 20
 
 
+class _Shard:
+    """One shard being written; its header is completed when it is closed."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.count = 0
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        self._file.seek(4 * SHARD_HEADER_INTS)
+
+    def __enter__(self) -> _Shard:
+        return self
+
+    def write(self, tokens: numpy.ndarray) -> None:
+        """Append little-endian uint16 tokens."""
+        self._file.write(tokens.tobytes())
+        self.count += len(tokens)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        header = numpy.zeros(SHARD_HEADER_INTS, dtype="<i4")
+        header[:3] = SHARD_MAGIC, SHARD_VERSION, self.count
+        with self._file:
+            self._file.seek(0)
+            self._file.write(header.tobytes())
+
+
 def write_shards(
-    folder: pathlib.Path, split: str, documents: Iterable[Sequence[int]], shard_tokens: int
+    folder: pathlib.Path,
+    split: str,
+    documents: Iterable[Sequence[int]],
+    shard_tokens: int,
+    on_shard: Callable[[pathlib.Path], None] = lambda path: None,
 ) -> list[pathlib.Path]:
     """Write the token ids of ``documents`` end to end as ``fineweb_<split>_<number>.bin`` and return the paths.
 
     Every shard but the last holds exactly ``shard_tokens`` tokens; a document may run over a boundary. Ids must be
-    within uint16 (``OverflowError`` otherwise).
+    within uint16 (``OverflowError`` otherwise). No more than a document is held in memory. ``on_shard`` is told each
+    shard once it is written.
     """
     paths: list[pathlib.Path] = []
-    waiting: list[numpy.ndarray] = []
-    count = 0
-    for document in documents:
-        waiting.append(numpy.array(document, dtype="<u2"))
-        count += len(document)
-        while count >= shard_tokens:
-            joined = numpy.concatenate(waiting)
-            paths.append(_write_shard(folder, split, len(paths), joined[:shard_tokens]))
-            waiting, count = [joined[shard_tokens:]], count - shard_tokens
-    if count:
-        paths.append(_write_shard(folder, split, len(paths), numpy.concatenate(waiting)))
+    rest = _arrays(documents)
+    tokens = next(rest, None)
+    while tokens is not None:
+        paths.append(folder / f"fineweb_{split}_{len(paths):06d}.bin")
+        with _Shard(paths[-1]) as shard:
+            while tokens is not None and shard.count < shard_tokens:
+                room = shard_tokens - shard.count
+                shard.write(tokens[:room])
+                tokens = tokens[room:] if len(tokens) > room else next(rest, None)
+        on_shard(paths[-1])
     return paths
 
 
-def _write_shard(folder: pathlib.Path, split: str, number: int, tokens: numpy.ndarray) -> pathlib.Path:
-    path = folder / f"fineweb_{split}_{number:06d}.bin"
-    header = numpy.zeros(SHARD_HEADER_INTS, dtype="<i4")
-    header[:3] = SHARD_MAGIC, SHARD_VERSION, len(tokens)
-    with open(path, "wb") as file:
-        file.write(header.tobytes())
-        file.write(tokens.tobytes())
-    return path
+def _arrays(documents: Iterable[Sequence[int]]) -> Iterator[numpy.ndarray]:
+    for document in documents:
+        if len(document):
+            yield numpy.array(document, dtype="<u2")
 
 
 def read_chunks(paths: Sequence[pathlib.Path]) -> Iterator[numpy.ndarray]:
@@ -51,6 +80,23 @@ def read_chunks(paths: Sequence[pathlib.Path]) -> Iterator[numpy.ndarray]:
         shard = map_shard(path)
         for start in range(0, len(shard), CHUNK_TOKENS):
             yield numpy.asarray(shard[start : start + CHUNK_TOKENS])
+
+
+def read_token_documents(paths: Sequence[pathlib.Path], bos_id: int) -> Iterator[numpy.ndarray]:
+    """The documents of the shards in order, each a uint16 array that begins with BOS; one runs over shards.
+
+    Tokens ahead of the first BOS come first, as a document without one. Holds one document in memory.
+    """
+    parts: list[numpy.ndarray] = []
+    for chunk in read_chunks(paths):
+        first, *others = numpy.split(chunk, numpy.flatnonzero(chunk == bos_id))
+        parts.append(first)
+        for document in others:
+            if sum(map(len, parts)):
+                yield numpy.concatenate(parts)
+            parts = [document]
+    if sum(map(len, parts)):
+        yield numpy.concatenate(parts)
 
 
 def count_scored_bytes(paths: Sequence[pathlib.Path], table: ByteTable) -> int:
