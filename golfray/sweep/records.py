@@ -190,7 +190,7 @@ class StudyRecord:
     def apply(self, event: dict[str, Any]) -> None:
         """Take in the next event. Types that this version does not know are passed over: they add, never redefine."""
         self.last_event = event["time"]
-        if self.generations:
+        if self.generations and event["event"] != "study_resumed":
             self.generations[-1].last_event = event["time"]
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:

@@ -7,6 +7,7 @@ of it, in which the old trials would be compared with what they cannot be compar
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import golfray
 from golfray.config.errors import ConfigError, shown
 from golfray.sweep.records import PRESET, StudyRecord
 from golfray.sweep.space import Space
+from golfray.sweep.space_record import knob_of
 
 ALLOW = "--allow-changes"
 
@@ -45,8 +47,13 @@ class Change:
         return self.path in _PLACE_OF_DATA or self.path.partition(".")[0] not in _NEVER
 
     def __str__(self) -> str:
-        old, new = ("none" if value is None else shown(value) for value in (self.old, self.new))
-        return f"{self.path}: {old} -> {new}"
+        return f"{self.path}: {self._words(self.old)} -> {self._words(self.new)}"
+
+    def _words(self, value: Any) -> str:
+        if value is None:
+            return "none"
+        section, _, path = self.path.partition(".")
+        return knob_of(path, value).describe() if section == "knobs" and isinstance(value, Mapping) else shown(value)
 
 
 def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: Mapping[str, Any]) -> list[Change]:
@@ -112,8 +119,10 @@ def _changes_of_preset(record: StudyRecord, space: Space) -> list[Change]:
 def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
     """The leaves in which two plain values differ. A knob that is new or gone is one difference, whatever it has."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        if path == "knobs" and list(old) != list(new) and old.keys() == new.keys():
-            yield Change("order of knobs", ", ".join(old), ", ".join(new))
+        if path == "knobs" and old.keys() == new.keys():
+            # The sampler draws them in this order, so that another one gives other points.
+            moved = ((one, other) for one, other in zip(old, new, strict=True) if one != other)
+            yield from (Change("order of knobs", one, other) for one, other in itertools.islice(moved, 1))
         for key in dict.fromkeys([*old, *new]):
             yield from _differences(f"{path}.{key}", old.get(key), new.get(key))
     elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):

@@ -24,7 +24,7 @@ def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> 
     """
     header, values = record.header, record.header["space"]
     fixed = Layer(source, values["fixed"])
-    knobs = tuple(_knob(path, entry) for path, entry in values["knobs"].items())
+    knobs = tuple(knob_of(path, entry) for path, entry in values["knobs"].items())
     return Space(
         name=values["name"],
         source=values["source"],
@@ -42,7 +42,8 @@ def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> 
     )
 
 
-def _knob(path: str, entry: Mapping[str, Any]) -> Knob:
+def knob_of(path: str, entry: Mapping[str, Any]) -> Knob:
+    """A knob from what the log has of it under its path."""
     return Knob(
         path=path,
         domain=_domain(entry),

@@ -27,8 +27,8 @@ from golfray.sweep.records import StudyRecord, TrialRecord
 from golfray.sweep.resume import take_over
 from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
 from golfray.sweep.space import Space
+from golfray.sweep.study_folder import StudyFolderError, existing_study
 from golfray.sweep.study_folder import create_study_folder as create_study_folder
-from golfray.sweep.study_folder import existing_study
 from golfray.sweep.study_folder import only_driver_of as only_driver_of
 
 _POLL_SECONDS = 1.0
@@ -81,8 +81,9 @@ class Study:
 
         An error of the executor, or an interruption, ends every running attempt and the study in the log before it is
         raised again; those attempts are run again where the study is resumed. Where the log itself fails, every job is
-        cancelled and the error raised. Raises ``ConfigError`` where the folder holds a study and ``EventLogError``
-        (``LogUnwritable``, ``StudyLocked``) where the log cannot be written or is another's.
+        cancelled and the error raised. Raises ``ConfigError`` where the folder holds a study, ``EventLogError``
+        (``LogUnwritable``, ``StudyLocked``) where the log cannot be written or is another's, ``StudyFolderError`` where
+        an attempt's folder cannot be made.
         """
         return self._conduct(None)
 
@@ -170,7 +171,10 @@ class Study:
         assert trial.settings is not None, "a refused configuration is never run"
         attempt, relative = self._free_attempt(trial)
         folder = self.folder / relative
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyFolderError(f"{folder}: cannot be made: {error.strerror}") from error
         job_id = job_name(self._space.name, trial.number, attempt)
         self._jobs[job_id] = (trial.number, attempt)
         self._journal.write(

@@ -55,7 +55,7 @@ class SyntheticExecutor:
         self._queue: deque[Job] = deque()
         self._lanes: dict[str, Job | None] = {f"lane-{index}": None for index in range(slots)}
         self._age: dict[str, int] = {}
-        self._cancelled: dict[str, str] = {}
+        self.cancelled: dict[str, str] = {}
         self.submitted: list[Job] = []
         self.most_at_once = 0
 
@@ -87,14 +87,14 @@ class SyntheticExecutor:
         return found
 
     def cancel(self, job_id: str, reason: str) -> None:
-        self._cancelled[job_id] = reason
+        self.cancelled[job_id] = reason
 
     def close(self) -> None:
         self._queue.clear()
 
     def _advance(self, lane: str, job: Job) -> list[JobEvent]:
-        if job.job_id in self._cancelled:
-            outcome = Outcome(Kind.CANCELLED, self._cancelled[job.job_id])
+        if job.job_id in self.cancelled:
+            outcome = Outcome(Kind.CANCELLED, self.cancelled[job.job_id])
         elif self._age[job.job_id] <= (self._finish_order(job.job_id) if self._finish_order else 1):
             return [Progress(job.job_id, self._age[job.job_id], {"train/loss": 5.0 / self._age[job.job_id]})]
         else:
@@ -133,13 +133,22 @@ def space_at(tmp_path: Path) -> Callable[..., Space]:
     return load
 
 
+_SPACES: dict[str, Space] = {}
+
+
 @pytest.fixture
 def make(space_at: Callable[..., Space], tmp_path: Path) -> Callable[..., Study]:
-    """Builds a study of the small space (or of ``text``) on a synthetic executor."""
+    """Builds a study of the small space (or of ``text``) on a synthetic executor, in a folder that holds none.
+
+    A given ``folder`` may hold one.
+    """
 
     def build(text: str = SMALL_SPACE, more: str = "", executor: Any = None, **kwargs: Any) -> Study:
-        space = space_at(text, more)
-        folder = create_study_folder(tmp_path / "studies" / space.name)
+        # To read and check a file takes longer than to run the whole study.
+        if text + more not in _SPACES:
+            _SPACES[text + more] = space_at(text, more)
+        space = _SPACES[text + more]
+        folder = kwargs.pop("folder", None) or create_study_folder(tmp_path / "studies" / space.name)
         kwargs = {"bytes_code": BYTES_CODE, "uniform_bpb": UNIFORM_BPB, "data": DATA, **kwargs}
         return Study(space, executor or SyntheticExecutor(), folder, **kwargs)
 
@@ -178,3 +187,9 @@ def synthetic() -> type[SyntheticExecutor]:
 @pytest.fixture
 def law() -> Law:
     return synthetic_law
+
+
+@pytest.fixture
+def small() -> str:
+    """The text of the small space."""
+    return SMALL_SPACE
