@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def fetch(
     source: str = typer.Argument(
         DEFAULT_REPOSITORY,
+        metavar="SOURCE",
         help="owner/name of a dataset repository of the Hub, an https:// address, or a folder laid out as published.",
     ),
     variant: str = typer.Option("sp1024", help="Dataset of the source's manifest: its name, or what follows its '_'."),

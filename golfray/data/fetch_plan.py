@@ -143,7 +143,7 @@ def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) ->
     if not request.tokenizer_only:
         _check_counts(dataset, files, train_shards, where)
     ledger = Ledger(request.to, source.name)
-    states = [_state_of(file, ledger) for file in files]
+    states = [_state_of(file, ledger, source, patience, listener) for file in files]
     return FetchPlan(
         request=request,
         manifest=manifest,
@@ -226,16 +226,20 @@ def _check_places(request: FetchRequest, dataset: PublishedDataset, folder: path
             raise DataError(_of_another(folder, str(fetched_from), source))
 
 
-def _state_of(file: FetchFile, ledger: Ledger) -> LocalState:
+def _state_of(file: FetchFile, ledger: Ledger, source: Source, patience: Patience, listener: Listener) -> LocalState:
     other = ledger.other_owner(file.target)
-    if other is not None:
-        raise DataError(_of_another(file.target, other, ledger.source))
+    if other is not None and not (
+        file.kind == "tokenizer"  # sources share tokenizers, and some have others of the same name
+        and file.target.is_file()
+        and file.target.stat().st_size == file.size
+        and file.target.read_bytes() == patience.run(lambda: read_whole(source, file.path, file.size), listener.say)
+    ):
+        raise DataError(_of_another(file.target, other, source))
     return local_state(file, ledger)
 
 
-def _of_another(path: pathlib.Path, other: str, source: Source | str) -> str:
-    name = source if isinstance(source, str) else source.name
-    return f"{path}: is from {other}, not from {name}; choose another folder with --to, or delete it"
+def _of_another(path: pathlib.Path, other: str, source: Source) -> str:
+    return f"{path}: is from {other}, not from {source.name}; choose another folder with --to, or delete it"
 
 
 def _check_counts(dataset: PublishedDataset, files: Sequence[FetchFile], train_shards: int, where: str) -> None:
