@@ -91,9 +91,24 @@ class _Extension:
         if "knobs" in parent:
             parent["knobs"] = {path: entry for path, entry in above.items() if path not in void}
         if "scales" in parent:
-            parent["scales"] = _without(parent["scales"], void)
+            parent["scales"] = self._scales_left(parent["scales"], void, above, knobs)
         if "first_points" not in child:
             self._refuse_lost_points(parent.get("first_points"), above.keys() & void)
+
+    def _scales_left(self, scales: Any, void: set[str], above: Mapping[str, Any], below: Mapping[str, Any]) -> Any:
+        """The parent's scales without knobs that are none any more, and without changes to a range that is gone."""
+        if not isinstance(scales, dict):
+            return scales
+        left = {}
+        for scale, knobs in scales.items():
+            left[scale] = knobs
+            if isinstance(knobs, dict):
+                left[scale] = {
+                    path: _without_other_kind(entry, above.get(path), below.get(path))
+                    for path, entry in knobs.items()
+                    if path not in void
+                }
+        return left
 
     def _refuse_lost_points(self, points: Any, lost: set[str]) -> None:
         for index, point in enumerate(points if isinstance(points, list) else []):
@@ -144,10 +159,12 @@ class _Extension:
         return kept | dict(self._child.positions)
 
 
-def _without(scales: Any, paths: set[str]) -> Any:
-    if not isinstance(scales, dict):
-        return scales
-    return {
-        scale: {path: entry for path, entry in knobs.items() if path not in paths} if isinstance(knobs, dict) else knobs
-        for scale, knobs in scales.items()
-    }
+def _without_other_kind(changes: Any, before: Any, after: Any) -> Any:
+    """What a scale changes about a knob that was a range and is now choices, or the other way round."""
+    if not (isinstance(changes, dict) and isinstance(before, dict) and isinstance(after, dict)):
+        return changes
+    gone = frozenset(before) - frozenset(changed_entry(before, after))
+    if not gone & {"low", "high", "choices"}:
+        return changes
+    kind = _RANGE_FIELDS if "choices" not in gone else {"choices"}
+    return {field: value for field, value in changes.items() if field not in kind}

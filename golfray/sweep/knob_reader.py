@@ -97,8 +97,9 @@ class KnobReader:
 
     def domain(self) -> Parameter:
         """The range or the choices, checked against what the setting can be, and against themselves."""
-        if is_fidelity(self._path):
-            raise self.error(None, "decides what a score means, so trials that differ in it cannot be compared; fix it")
+        why_not = why_not_searched(self._path)
+        if why_not is not None:
+            raise self.error(None, why_not)
         domain = self._choice() if self._given("choices") is not None else self._range()
         complement, or_zero = bool(self._given("complement")), bool(self._given("or_zero"))
         if complement:
@@ -264,9 +265,13 @@ class KnobReader:
         return self._entry.get(field)
 
 
-def is_fidelity(path: str) -> bool:
-    """Whether a setting decides what a score means, so that it cannot be searched."""
-    return path.startswith(_FIDELITY_SECTIONS) or path in _FIDELITY_PATHS
+def why_not_searched(path: str) -> str | None:
+    """Why a setting can be no knob; None where it can."""
+    if path.startswith(_FIDELITY_SECTIONS) or path in _FIDELITY_PATHS:
+        return "decides what a score means, so trials that differ in it cannot be compared; fix it"
+    if path == "model.vocab_size":
+        return "belongs to the tokenizer, which is the same in every trial; fix it"
+    return None
 
 
 def knob_place(file: SpaceFile, scale: Scale, path: str, field: str | None) -> str:

@@ -32,6 +32,7 @@ _EXPECTED = {
     "bool_type": "true or false",
 }
 _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+_ORDER = {"extra_forbidden": 0, "missing": 2}
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -178,8 +179,8 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:
-    # A misspelt name is the reason for the one that is then missing.
-    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    # A misspelt name is the reason for the one that is then missing, and what is missing has no line to show.
+    first = min(error.errors(), key=lambda found: _ORDER.get(found["type"], 1))
     parts = [str(part) for part in first["loc"]]
     if first["type"] == "missing":
         return document.error(".".join(parts), "is missing; a space file needs it")
@@ -190,7 +191,7 @@ def _located(document: Document, error: ValidationError) -> ConfigError:
     if first["type"] == "extra_forbidden":
         _refuse_misspelt_knob(document, parts)
         return document.error(path, f"is unknown here; {did_you_mean(parts[-1], _fields_beside(parts))}")
-    if parts[0] == "scales" and len(parts) == 2:
+    if parts[0] == "scales" and len(parts) == 2 and first["type"] == "literal_error":
         return document.error(path, f"is no scale; {did_you_mean(parts[1], ('full', 'laptop'))}")
     return document.error(path, f"must be {_expected(first)}, got {shown(first['input'])}")
 

@@ -7,7 +7,7 @@ from typing import Any
 from golfray.config.json_schema import DIALECT, bare_value_schema, closed, overrides_schema, value_schema
 from golfray.config.resolve import preset_names
 from golfray.config.schema import FieldInfo, field_info, field_paths
-from golfray.sweep.knob_reader import is_fidelity
+from golfray.sweep.knob_reader import why_not_searched
 from golfray.sweep.space_file import NAME_PATTERN, SpaceFile
 
 _NEEDED = ["name", "preset", "budget", "knobs"]
@@ -49,7 +49,7 @@ def space_schema() -> dict[str, Any]:
 
 def searchable_paths() -> list[str]:
     """Settings that a knob may name."""
-    return [path for path in field_paths() if not is_fidelity(path)]
+    return [path for path in field_paths() if why_not_searched(path) is None]
 
 
 def _alone() -> dict[str, Any]:

@@ -1,3 +1,5 @@
+import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer
 from golfray.sweep.knobs import Choice, FloatRange, IntRange
+from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.points import planned_points
 from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 from golfray.sweep.space import Space, load_space
+from golfray.sweep.space_file import Limits, SpaceFile, field_names
 
 MUON = Path(__file__).parents[2] / "search_spaces" / "muon.yaml"
 
@@ -265,3 +269,93 @@ def test_set_on_a_knob_is_refused(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     with pytest.raises(ConfigError, match=r"--set muon\.ns_steps: is a knob of"):
         space_at(text, layers=[Layer.from_sets(["muon.ns_steps=3"])])
+
+
+def test_limits_are_the_defaults_where_nothing_is_said(space_at) -> None:
+    text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
+    assert space_at(text).limits == PhaseLimits()
+    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, export: 7, score: 8}"
+    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8)
+    assert space_at(text + "limits: {train: null, export: 7}\n").limits == PhaseLimits(export=7)
+    with pytest.raises(ConfigError, match=r"limits\.start: must be a number, got null"):
+        space_at(text + "limits: {start: null}\n")
+
+
+def test_the_limits_of_a_file_are_those_of_the_executor() -> None:
+    assert field_names(Limits) == sorted(field.name for field in dataclasses.fields(PhaseLimits))
+    assert SpaceFile.model_fields["limits"].get_default(call_default_factory=True) == Limits()
+
+
+def test_the_dictionary_of_a_space_is_what_json_reads_back_and_says_all_that_decides(space_at) -> None:
+    text = HEAD + "knobs: {muon.ns_steps: {choices: [3, 5]}, optimizer.matrix_lr: {low: 0.01, high: 0.1}}\n"
+    plain = space_at(text).to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    more = text + "fixed: {model.num_layers: 2}\n"
+    changed = {
+        "name": text.replace("name: a", "name: b"),
+        "budget": text.replace("trials: 4", "trials: 5"),
+        "seed": text + "seed: 9\n",
+        "sampler": text + "sampler: random\n",
+        "replicates": text + "replicates: 2\n",
+        "fixed": more,
+        "scale": text.replace("scale: laptop", "scale: full"),
+        "first_points": text + "first_points: [{muon.ns_steps: 3}]\n",
+        "limits": text + "limits: {start: 60}\n",
+        "knobs": text.replace("[3, 5]", "[3, 5, 6]"),
+    }
+    for key, other in changed.items():
+        differing = {name for name, value in space_at(other).to_dict().items() if value != plain[name]}
+        assert key in differing, key
+        assert differing <= {key, "knobs"} if key == "scale" else differing == {key}, key
+    with_conditions = text.replace("high: 0.1", "high: 0.1, when: {muon.ns_steps: 3}")
+    assert space_at(with_conditions).to_dict()["knobs"]["optimizer.matrix_lr"]["when"] == {"muon.ns_steps": [3]}
+
+
+def test_a_gpu_is_looked_for_only_where_it_decides_and_after_everything_else(space_at) -> None:
+    asked = []
+
+    def has_gpu() -> bool:
+        asked.append(True)
+        return True
+
+    knobs = "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
+    assert space_at(HEAD + knobs, has_gpu=has_gpu).base.config.scale == "laptop"
+    auto = HEAD.replace("scale: laptop", "scale: auto")
+    for wrong in ("knobs: {muon.ns_stepz: {low: 1, high: 5}}\n", knobs + "fixed: {model: 3}\n", knobs + "seed: x\n"):
+        with pytest.raises(ConfigError):
+            space_at(auto + wrong, has_gpu=has_gpu)
+    assert asked == []
+    assert space_at(auto + knobs, has_gpu=has_gpu).base.config.scale == "full"
+    assert asked == [True]
+
+
+def test_auto_can_be_told_what_to_mean_and_nothing_else_can(space_at) -> None:
+    knobs = "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
+    auto = HEAD.replace("scale: laptop", "scale: auto") + knobs
+    assert space_at(auto, scale="full").base.config.scale == "full"
+    assert space_at(auto, has_gpu=True, scale="laptop").base.config.scale == "laptop"
+    assert space_at(HEAD + knobs, scale="laptop").base.config.scale == "laptop"
+    with pytest.raises(ConfigError, match=r"space\.yaml:3:1 scale: is laptop; only a file that says auto"):
+        space_at(HEAD + knobs, scale="full")
+    with pytest.raises(ConfigError, match=r'^scale: must be one of auto, full, laptop, got "tiny"$'):
+        space_at(auto, scale="tiny")
+
+
+def test_a_range_only_the_other_scale_would_use_may_be_missing_but_not_wrong(space_at) -> None:
+    only_laptop = (
+        "knobs: {optimizer.matrix_lr: {log: true}}\nscales: {laptop: {optimizer.matrix_lr: {low: 1, high: 2}}}\n"
+    )
+    assert space_at(HEAD + only_laptop).parameters == {"optimizer.matrix_lr": FloatRange(1, 2, log=True)}
+    with pytest.raises(ConfigError, match="needs low"):
+        space_at(HEAD.replace("scale: laptop", "scale: auto") + only_laptop)
+    with pytest.raises(ConfigError, match=r"knobs\.optimizer\.matrix_lr\.high: must be > low \(2\.0\), got 1\.0"):
+        space_at(HEAD + only_laptop.replace("{log: true}", "{low: 2, high: 1}"))
+
+
+def test_the_last_seed_of_the_replicates_is_a_seed(space_at) -> None:
+    last = 2**63 - 3
+    text = HEAD + f"fixed: {{runtime.seed: {last}}}\nknobs: {{muon.ns_steps: {{low: 1, high: 5}}}}\n"
+    assert planned_points(space_at(text))[-1].resolved.config.runtime.seed == 2**63 - 1
+    with pytest.raises(ConfigError, match=rf"fixed\.runtime\.seed: must be <= {last} so that trial 0 has 3 seeds"):
+        space_at(text.replace(str(last), str(last + 1)))
+    assert len(planned_points(space_at(text.replace(str(last), str(2**63 - 1)) + "replicates: 1\n"))) == 1
