@@ -20,7 +20,8 @@ def status(study: str | None = STUDY_ARGUMENT, *, output: Output) -> None:
     found = StudyStatus.of(load_study(study), time.time())
     output.result(*found.lines())
     if output.verbose:
-        output.console().print(trials_table(found.study.record))
+        console = output.console()
+        console.print(trials_table(found.study.record, console.width))
     output.document("status", found.document())
 
 

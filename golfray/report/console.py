@@ -42,7 +42,8 @@ class ConsoleObserver:
 
     On a terminal, one table is drawn again at most four times a second: what runs, what ended last, and how far the
     study is. Rows that no longer fit leave it upwards, as printed lines, so that nothing is lost from sight; at the end
-    it stays as it is. Elsewhere, or with ``lines``, every event is one line.
+    it stays as it is. Elsewhere, or with ``lines``, every event is one line; with ``quiet`` only a broken observer is
+    one.
 
     ``past`` are the events of a study that goes on, from its log: they are taken in and not printed. ``clock`` gives
     unix seconds.
@@ -53,6 +54,7 @@ class ConsoleObserver:
         console: Console | None = None,
         *,
         lines: bool = False,
+        quiet: bool = False,
         verbose: bool = False,
         past: Iterable[dict[str, Any]] = (),
         clock: Callable[[], float] = time.time,
@@ -61,7 +63,8 @@ class ConsoleObserver:
         self._clock = clock
         self._record = StudyRecord.from_events(past)
         self._words = EventLines(self._record, verbose)
-        self._wants_table = console.is_terminal and not console.is_dumb_terminal and not lines
+        self._wants_table = console.is_terminal and not console.is_dumb_terminal and not (lines or quiet)
+        self._quiet = quiet
         self._table = LiveTable()
         self._view = _View()
         self._live: Live | None = None
@@ -69,9 +72,20 @@ class ConsoleObserver:
     def on_event(self, event: dict[str, Any]) -> None:
         """Take in one event-log record and show what a person wants to know of it."""
         self._record.apply(event)
-        if not self._wants_table:
+        if self._quiet:
+            self._print(*(self._words.of(event) if event["event"] == "observer_failed" else []))
+        elif not self._wants_table:
             self._print(*self._words.of(event))
-            return
+        else:
+            self._show(event)
+
+    def close(self) -> None:
+        """Draw the table a last time, without the status line, and leave it there."""
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+
+    def _show(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind in ("study_started", "study_resumed"):
             self._print(*self._words.of(event))
@@ -83,13 +97,9 @@ class ConsoleObserver:
             self._print(*self._words.fidelity(event))
             self._update(event)
 
-    def close(self) -> None:
-        """Draw the table a last time, without the status line, and leave it there."""
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.stop()
-
     def _open_table(self) -> None:
+        if self._live is not None:
+            return
         self._live = Live(
             get_renderable=self._drawn,
             console=self._console,
@@ -108,10 +118,14 @@ class ConsoleObserver:
             ended += (((trial.number, event["attempt"]), row),)
         positions = ((trial, position_of(trial)) for trial in record.trials)
         running = tuple(running_row(trial, position) for trial, position in positions if position is not None)
-        chosen = best_feasible(record)
-        best = None if chosen is None else (chosen.number, len(chosen.attempts))
+        best, status = self._view.best, self._view.status
+        if event["event"] not in ("phase", "progress"):
+            # Of all trials, so not for every point of every curve.
+            chosen = best_feasible(record)
+            best = None if chosen is None else (chosen.number, len(chosen.attempts))
+            status = Status.of(record, chosen, event["time"])
         leaving, staying = _split(ended, self._rows() - self._shown(len(running), len(ended)), best)
-        self._view = _View(staying, running, best, Status.of(record, event["time"]))
+        self._view = _View(staying, running, best, status)
         self._print(*(self._table.line(row, self._console.width) for _, row in leaving))
 
     def _drawn(self) -> Group:
@@ -134,9 +148,9 @@ class ConsoleObserver:
         return max(1, min(MOST_ROWS, self._console.height - _OTHER_LINES))
 
     def _print(self, *lines: Text) -> None:
-        # One event is one line, whatever the width: a log file is searched line by line.
         for line in lines:
-            self._console.print(line, soft_wrap=True)
+            # In a file one event is one line, whatever its length: files are searched line by line.
+            self._console.print(line, soft_wrap=not self._console.is_terminal)
 
 
 def _split(

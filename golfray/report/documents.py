@@ -32,7 +32,6 @@ class DocumentObserver:
 def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
     """A study as a whole: what it is, how it ended, every trial in the order of the table, and the claim."""
     header, said, places = record.header, claim(record), ranks(record)
-    begun, last = record.started or 0.0, record.last_event or 0.0
     return {
         "study": record.name,
         "folder": str(folder),
@@ -41,9 +40,10 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "workers": header["workers"],
         "cap_bytes": record.cap_bytes,
         "budget": header["budget"],
-        "started": begun,
-        "last_event": last,
-        "seconds": last - begun,
+        "started": record.started,
+        "last_event": record.last_event,
+        "generation": record.generation,
+        "seconds": record.driven_seconds,
         "end_reason": record.end_reason,
         "complete": record.complete,
         "counts": record.counts,

@@ -16,7 +16,7 @@ from golfray.report.numbers import (
     value_text,
 )
 from golfray.report.progress import ended_trials, planned_trials
-from golfray.sweep.outcome import Outcome
+from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord, best_feasible
 
 
@@ -43,7 +43,7 @@ class EventLines:
             case "trial_asked" if self._verbose:
                 return [self._of_trial(event, self._knobs(event))]
             case "attempt_submitted" if event["attempt"] > 1:
-                return [self._of_trial(event, f"runs again, as {self._ended_before(event)}")]
+                return [self._of_trial(event, f"runs again ({self._ended_before(event)})")]
             case "attempt_started" if self._verbose or not self._started:
                 self._started = True
                 return [self._of_trial(event, f"started on {event['lane']}")]
@@ -85,7 +85,7 @@ class EventLines:
     def _resumed(self, event: dict[str, Any]) -> list[Text]:
         planned = planned_trials(self._record)
         done = f"{ended_trials(self._record)}" + ("" if planned is None else f" of {planned}")
-        beginning = f"study {{name}} resumed (start {event['generation']}), {done} trials ended: "
+        beginning = f"study {{name}} resumed (driver {event['generation']}), {done} trials ended: "
         return [
             Text(self._header(beginning)),
             *self._described(),
@@ -96,7 +96,9 @@ class EventLines:
         trial, outcome = self._record.trials[event["trial"]], Outcome.from_dict(event["outcome"])
         attempt = next(attempt for attempt in trial.attempts if attempt.number == event["attempt"])
         begun = attempt.started or attempt.submitted
-        took = f", {seconds_text(event['time'] - begun)}" if begun is not None else ""
+        # When a driver was lost, the time until another one says so is no attempt's.
+        known = begun is not None and outcome.kind is not Kind.PREEMPTED
+        took = f", {seconds_text(event['time'] - (begun or 0.0))}" if known else ""
         passes = outcome.metrics.get("train/data_passes", 0.0)
         again = f", read its training text {passes:.1f} times" if passes > 1 else ""
         best = best_feasible(self._record)
@@ -109,7 +111,7 @@ class EventLines:
         before = next((attempt for attempt in attempts if attempt.number == event["attempt"] - 1), None)
         if before is None or before.outcome is None:
             return "the attempt before did not end"
-        return f"attempt {before.number} was {before.outcome.kind.value}"
+        return f"attempt {before.number}: {before.outcome.kind.value}"
 
     def _knobs(self, event: dict[str, Any]) -> str:
         trial = self._record.trials[event["trial"]]

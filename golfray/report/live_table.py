@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from golfray.report.numbers import KIND_STYLE, bpb_text, bytes_text, first_line, margin_text, seconds_text
-from golfray.report.progress import Position, ended_trials, planned_trials, seconds_left
+from golfray.report.progress import Position, ended_trials, planned_trials, study_seconds_left
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, TrialRecord
 
 MOST_ROWS = 24
 
@@ -138,31 +138,35 @@ def best_row(row: Row) -> Row:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """How far a study is, as of ``at`` (unix seconds); ``left`` are the seconds it may still take, None if unknown."""
+    """How far a study is, as of ``at`` (unix seconds).
+
+    ``spent`` are the seconds in which a driver was at work; ``left`` those that it may still take, None if unknown.
+    """
 
     done: str
     best: str
-    started: float
     at: float
+    spent: float
     left: float | None
 
     @classmethod
-    def of(cls, record: StudyRecord, at: float) -> Status:
-        """The status of a study."""
-        best, planned, ended = best_feasible(record), planned_trials(record), ended_trials(record)
+    def of(cls, record: StudyRecord, best: TrialRecord | None, at: float) -> Status:
+        """The status of a study whose best feasible trial is ``best``."""
+        planned, ended = planned_trials(record), ended_trials(record)
         done = f"{ended}/{planned} trials" if planned is not None else f"{ended} trials"
         if best is None or best.bytes_total is None:
             words = "none feasible yet"
         else:
             margin = margin_text(record.cap_bytes - best.bytes_total)
             words = f"best t{best.number:03d} {bpb_text(best.bpb)}, margin {margin}"
-        return cls(done, words, record.started or at, at, seconds_left(record, at))
+        return cls(done, words, at, record.driven_seconds, study_seconds_left(record, at))
 
     def line(self, now: float, width: int) -> Text:
         """One line of at most ``width`` columns; time goes on where nothing else happened."""
-        words = [self.done, seconds_text(max(now - self.started, 0.0))]
+        since = max(now - self.at, 0.0)
+        words = [self.done, seconds_text(self.spent + since)]
         if self.left is not None:
-            words.append(f"about {rough_seconds_text(max(self.left - (now - self.at), 0.0))} left")
+            words.append(f"about {rough_seconds_text(max(self.left - since, 0.0))} left")
         return one_line(" | ".join([*words, self.best]), "bold", width)
 
 

@@ -89,7 +89,7 @@ def seconds_a_trial(record: StudyRecord) -> float | None:
     return statistics.fmean(whole) if whole else None
 
 
-def seconds_left(record: StudyRecord, now: float) -> float | None:
+def study_seconds_left(record: StudyRecord, now: float) -> float | None:
     """Roughly how long the study will still take, if every trial takes what the mean one took so far.
 
     None before one has run to its end, or where nothing limits the study. ``now`` is in unix seconds.

@@ -12,7 +12,7 @@ from golfray.report.documents import running_entry, study_document
 from golfray.report.live_table import rough_seconds_text
 from golfray.report.lookup import FoundStudy, driver_is_alive
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
-from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, seconds_left
+from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
 from golfray.report.summary import resume_command
 from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
 from golfray.sweep.statistics import claim
@@ -66,7 +66,7 @@ class StudyStatus:
             "planned": planned_trials(record),
             "ended": ended_trials(record),
             "running": [running_entry(trial) for trial in running_trials(record)],
-            "seconds_left": seconds_left(record, self.now) if self.alive else None,
+            "seconds_left": study_seconds_left(record, self.now) if self.alive else None,
             "last_event_age_s": max(self.now - (record.last_event or self.now), 0.0),
             "disk_bytes": self.disk_bytes,
             "next_command": self.next_command(),
@@ -141,12 +141,13 @@ class StudyStatus:
 
     def _time_words(self) -> str:
         record = self.record
-        begun, last = record.started or self.now, record.last_event or self.now
-        words = f"{seconds_text((self.now if self.alive else last) - begun)} since it started"
-        left = seconds_left(record, self.now) if self.alive else None
+        last = record.last_event or self.now
+        since = max(self.now - last, 0.0)
+        words = f"{seconds_text(record.driven_seconds + (since if self.alive else 0.0))} at work"
+        left = study_seconds_left(record, self.now) if self.alive else None
         if left is not None:
             words += f", about {rough_seconds_text(left)} left"
-        return f"{words}; last event {seconds_text(max(self.now - last, 0.0))} ago"
+        return f"{words}; last event {seconds_text(since)} ago"
 
 
 def disk_bytes(folder: Path) -> int:

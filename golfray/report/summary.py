@@ -38,7 +38,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console | None = N
     """
     console = console or Console(highlight=False)
     apart = [Text()] if console.is_terminal or verbose else []
-    _print(console, *apart, trials_table(record))
+    _print(console, *apart, trials_table(record, console.width))
     _print(console, Text("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
     if (console.is_terminal or verbose) and knob_paths(record):
         _print(console, knobs_table(record, console.width), *apart)
@@ -46,44 +46,54 @@ def print_summary(record: StudyRecord, folder: Path, console: Console | None = N
     parts = [
         _failures(record),
         [*_best_lines(record, said), *_claim_lines(said), *_reference_lines(record)],
-        _next_commands(record, folder, said),
     ]
     for part in parts:
-        _print(console, *part, *(apart if part is not parts[-1] else []))
+        _print(console, *part, *apart)
+    for command in _next_commands(record, folder, said):
+        # In one piece on a terminal too, where it is copied from.
+        console.print(command, soft_wrap=True)
 
 
 def _print(console: Console, *things: Text | Table) -> None:
     for thing in things:
-        console.print(thing, soft_wrap=isinstance(thing, Text))
+        console.print(thing, soft_wrap=isinstance(thing, Text) and not console.is_terminal)
 
 
-def trials_table(record: StudyRecord) -> Table:
-    """All trials as ranked, in less than 80 columns.
+def trials_table(record: StudyRecord, width: int) -> Table:
+    """All trials as ranked, in less than 80 columns; in fewer than that without what matters least.
 
     Only the best feasible trial has a star, and only trials that may be best have a rank.
     """
-    best = best_feasible(record)
-    table = _plain_table()
-    table.add_column("", no_wrap=True, justify="right")
-    for name in ("trial", "role", "outcome"):
-        table.add_column(name, no_wrap=True)
-    for name in ("BPB", "bytes", "margin"):
-        table.add_column(name, no_wrap=True, justify="right")
-    places = ranks(record)
+    best, places = best_feasible(record), ranks(record)
+    rows, styles = [], []
     for trial in ranked_trials(record):
         is_best = best is not None and trial.number == best.number
         kind = trial.outcome.kind if trial.outcome is not None else None
         margin = record.cap_bytes - trial.bytes_total if trial.bytes_total is not None else None
-        table.add_row(
-            "*" if is_best else str(places.get(trial.number, "")),
-            f"t{trial.number:03d}",
-            trial.role,
-            outcome_words(record, trial),
-            bpb_text(trial.bpb),
-            bytes_text(trial.bytes_total),
-            margin_text(margin),
-            style="bold green" if is_best else KIND_STYLE[kind] if kind not in (None, Kind.SCORED) else "",
+        rows.append(
+            (
+                "*" if is_best else str(places.get(trial.number, "")),
+                f"t{trial.number:03d}",
+                trial.role,
+                outcome_words(record, trial),
+                bpb_text(trial.bpb),
+                bytes_text(trial.bytes_total),
+                margin_text(margin),
+            )
         )
+        styles.append("bold green" if is_best else KIND_STYLE[kind] if kind not in (None, Kind.SCORED) else "")
+    names = ("", "trial", "role", "outcome", "BPB", "bytes", "margin")
+    wide = [max(len(cells[index]) for cells in (names, *rows)) for index in range(len(names))]
+    shown = list(range(len(names)))
+    for name in ("role", "bytes", "margin", "outcome"):
+        if sum(wide[index] + 1 for index in shown) - 1 > width:
+            shown.remove(names.index(name))
+    table = _plain_table()
+    for index in shown:
+        numbers = names[index] in ("", "BPB", "bytes", "margin")
+        table.add_column(names[index], no_wrap=True, justify="right" if numbers else "left")
+    for cells, style in zip(rows, styles, strict=True):
+        table.add_row(*(cells[index] for index in shown), style=style)
     return table
 
 
@@ -120,10 +130,9 @@ def _best_lines(record: StudyRecord, said: Claim) -> list[Text]:
     if best is None or best.bytes_total is None:
         return [Text(f"best feasible: none; no trial scored within the cap of {record.cap_bytes:,} bytes", "bold red")]
     margin = record.cap_bytes - best.bytes_total
-    return [
-        Text(f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte", "bold green"),
-        Text(f"  {bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"),
-    ]
+    score = f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte"
+    size = f"{bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"
+    return [Text(f"{score}, {size}", "bold green")]
 
 
 def _claim_lines(said: Claim) -> list[Text]:
@@ -168,7 +177,7 @@ def _failures(record: StudyRecord) -> list[Text]:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
             reason = first_line(trial.outcome.reason) or "no reason given"
             lines.append(Text(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
-    elapsed = (record.last_event or 0.0) - (record.started or 0.0)
+    elapsed = record.driven_seconds
     counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none"
     lines.append(
         Text(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")

@@ -1,8 +1,10 @@
 """What a terminal shows after it was sent some bytes: the few control sequences that a live display uses."""
 
+import codecs
 import re
 
 _TOKEN = re.compile(r"\x1b\[\??([\d;]*)([A-Za-z])|\x1b|[\r\n]|[^\x1b\r\n]+")
+_UNFINISHED = re.compile(r"\x1b(\[\??[\d;]*)?$")
 
 
 class Screen:
@@ -14,10 +16,15 @@ class Screen:
         self.rows = [""] * height
         self.row = self.column = 0
         self.cursor_shown = True
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._rest = ""
 
-    def send(self, text: str) -> None:
-        """Take in what a program wrote (newlines already \\r\\n, as the terminal's driver makes them)."""
-        for match in _TOKEN.finditer(text):
+    def send(self, content: bytes) -> None:
+        """Take in what a program wrote, in pieces of any size; its newlines are \\r\\n, as the driver makes them."""
+        text = self._rest + self._decoder.decode(content)
+        unfinished = _UNFINISHED.search(text)
+        self._rest = unfinished[0] if unfinished else ""
+        for match in _TOKEN.finditer(text.removesuffix(self._rest) if self._rest else text):
             token, letter = match[0], match[2]
             if letter is not None:
                 self._control(match[1], letter, token)
@@ -33,7 +40,10 @@ class Screen:
     @property
     def lines(self) -> list[str]:
         """Everything that can be read, scrolled lines included, up to the last line with something on it."""
-        return "\n".join(line.rstrip() for line in (*self.scrolled, *self.rows)).rstrip("\n").split("\n")
+        lines = [line.rstrip() for line in (*self.scrolled, *self.rows)]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
 
     def _control(self, number: str, letter: str, token: str) -> None:
         if letter == "m":

@@ -1,13 +1,24 @@
-"""Lines of a running study and of one trial, on a terminal and off it."""
+"""What a running study and one trial print off a terminal, as lines and as documents."""
 
 import io
 import math
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from golfray.cli.observers import study_observers
+from golfray.cli.output import Output
 from golfray.report.console import ConsoleObserver
-from golfray.report.train_line import TrainLine, print_result
-from golfray.sweep.outcome import Kind, Outcome
+from golfray.report.documents import study_document
+from golfray.report.summary import print_summary
+from golfray.report.train_line import TrainLine, outcome_of, print_result
+from golfray.sweep.records import StudyRecord
+from tests.report.scripted import eventful_study, plain_study
+from tests.report.snapshots import check
+
+# What `golfray tune` prints before the study starts: the scale, the corpus, its warning.
+LINES_BEFORE = 3
 
 
 def off_terminal(width=80):
@@ -18,60 +29,82 @@ def on_terminal(width=80):
     return Console(file=io.StringIO(), width=width, highlight=False, force_terminal=True, color_system=None)
 
 
-def test_off_a_terminal_every_event_is_one_plain_line(tmp_path, mixed_study):
-    console = off_terminal(width=40)
-    mixed_study(tmp_path, ConsoleObserver(console))
-    text = console.file.getvalue()
+def printed(script, **options):
+    """What a study's events print off a terminal."""
+    console = off_terminal()
+    observer = ConsoleObserver(console, **options)
+    for event in script:
+        observer.on_event(event)
+    observer.close()
+    return console.file.getvalue()
+
+
+def summary(script):
+    console = off_terminal()
+    print_summary(StudyRecord.from_events(script), Path("studies/muon"), console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("script", [plain_study, eventful_study])
+def test_off_a_terminal_an_event_is_a_line(script):
+    text = printed(script()) + summary(script())
     assert "\x1b" not in text
-    lines = text.splitlines()
-    assert lines[0].endswith("8 trials or 8 minutes, cap 500,000 bytes")
-    assert lines[1] == "1 lane of 2 workers: 2 CPU cores, 1 a worker"
-    assert lines[2] == "t000 preset: started on lane-0"
-    assert lines[3] == "trials run as: cpu, float32, eager, 2 rank(s), 15 s"
-    assert lines[4].startswith("t000 preset: 2.0712 BPB, 480,000 bytes, margin +20,000, ")
-    assert "t007 sampler, attempt 2: crashed: rank 0: out of memory" in text
-    assert lines[-1] == "study ended: budget: 8 trials"
-    # Two of the study, one of the fidelity, two an attempt (11 attempts), one at the end.
-    assert len(lines) == 2 + 1 + 2 * 11 + 1
+    check(f"pipe_{script.__name__}.txt", text)
 
 
-def test_only_feasible_trials_are_called_best(tmp_path, mixed_study):
-    console = off_terminal()
-    mixed_study(tmp_path, ConsoleObserver(console))
-    best = [line.split(":")[0] for line in console.file.getvalue().splitlines() if line.endswith("best so far")]
-    assert best == ["t000 preset", "t004 sampler"]
+def test_a_study_of_eight_trials_and_two_replicates_prints_at_most_40_lines():
+    lines = (printed(plain_study()) + summary(plain_study())).splitlines()
+    assert len(lines) + LINES_BEFORE <= 40
 
 
-def test_on_a_terminal_the_same_lines_and_a_status_that_goes_away(tmp_path, StudyLog, ran_to_end):
-    console = on_terminal()
-    observer = ConsoleObserver(console)
-    log = StudyLog(tmp_path, observer)
-    log.start()
-    trial = log.ask("preset")
-    log.submit(trial)
-    log.progress(trial, 40, 4.25)
-    assert observer._status().plain.startswith("0/8 trials | ")
-    assert "none feasible yet | t000 step 40 loss 4.250" in observer._status().plain
-    log.finish(trial, ran_to_end(2.0712, 480_000))
-    assert "best 2.0712 (t000)" in observer._status().plain
-    log.end()
-    text = console.file.getvalue()
-    assert "t000 preset: 2.0712 BPB" in text
-    assert "\x1b[?25h" in text  # the cursor is back
+def test_verbose_says_what_happens_between():
+    check("pipe_verbose.txt", printed(eventful_study(), verbose=True))
 
 
-def test_a_failed_observer_and_a_refused_configuration_are_printed(tmp_path, StudyLog):
-    console = off_terminal()
-    log = StudyLog(tmp_path, ConsoleObserver(console))
-    log.start()
-    trial = log.ask(settings=None)
-    refused = Outcome(Kind.CRASHED, "configuration refused: model_dim=100 must be a multiple of num_heads=8")
-    log.append("attempt_ended", trial=trial, attempt=1, job_id="muon-0000-1", outcome=refused.to_dict())
-    log.append("observer_failed", observer="MlflowObserver", error="disk full")
-    log.close()
-    text = console.file.getvalue()
-    assert "t000 sampler: crashed: configuration refused: model_dim=100 must be a multiple" in text
-    assert "MlflowObserver stopped: disk full" in text
+def test_quiet_says_only_that_somebody_no_longer_watches():
+    assert printed(eventful_study(), quiet=True).splitlines() == [
+        "MlflowObserver stopped: TrackingError: MLflow failed at event 30"
+    ]
+
+
+def test_a_study_that_goes_on_is_known_from_its_past():
+    events = list(eventful_study())
+    resumed = next(number for number, event in enumerate(events) if event["event"] == "study_resumed")
+    whole, rest = printed(events), printed(events[resumed:], past=events[:resumed])
+    assert rest.splitlines()[0].startswith("study muon resumed (driver 2), 4 of 8 trials ended: ")
+    # The first start and the fidelity are said once a driver.
+    assert [line for line in rest.splitlines() if line not in whole.splitlines()] == [
+        "t004 sampler, attempt 2: started on lane-0"
+    ]
+
+
+def test_only_feasible_trials_are_called_best():
+    best = [line.split(":")[0] for line in printed(plain_study()).splitlines() if line.endswith("best so far")]
+    assert best == ["t000 preset", "t004 sampler", "t006 sampler"]
+
+
+def test_documents_go_to_standard_output_and_lines_to_standard_error(capsys):
+    output = Output(as_json=True)
+    observers = study_observers(output)
+    for event in eventful_study():
+        for observer in observers:
+            observer.on_event(event)
+    record = StudyRecord.from_events(eventful_study())
+    output.document("study", study_document(record, Path("studies/muon")) | {"exit_code": 130})
+    out, err = capsys.readouterr()
+    check("documents.jsonl", out)
+    assert err == printed(eventful_study())
+
+
+def test_with_documents_points_of_curves_are_for_the_asking(capsys):
+    (documents, _) = study_observers(Output(as_json=True, verbose=True))
+    for event in plain_study():
+        documents.on_event(event)
+    assert capsys.readouterr().out.count('"event": "progress"') == 30
+
+
+def test_quiet_documents_are_the_last_one_only():
+    assert [type(observer) for observer in study_observers(Output(as_json=True, quiet=True))] == [ConsoleObserver]
 
 
 def point(step, **changes):
@@ -86,7 +119,7 @@ def point(step, **changes):
     return {**base, **changes}
 
 
-def test_train_line_off_a_terminal_prints_the_first_point(tmp_path):
+def test_train_line_off_a_terminal_prints_the_first_point():
     console = off_terminal()
     with TrainLine(None, 15.0, console) as line:
         line.point(point(1))
@@ -108,9 +141,24 @@ def test_train_line_on_a_terminal_shows_the_latest_point():
     assert "\x1b[?25h" in text
 
 
+def test_train_line_prints_every_point_where_asked_for():
+    console = off_terminal()
+    with TrainLine(None, 15.0, console, every_point=True) as line:
+        line.point(point(1))
+        line.point(point(2))
+    assert [text.split("  ")[0] for text in console.file.getvalue().splitlines()] == ["step 1", "step 2"]
+
+
+def test_train_line_without_a_console_says_nothing(capsys):
+    with TrainLine(None, 15.0, None) as line:
+        line.point(point(1))
+        line.text("compiled")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_result_of_a_scored_trial(tmp_path, ran_to_end):
     console = off_terminal()
-    print_result(ran_to_end(2.0712, 480_000).to_dict(), tmp_path, "No FineWeb score.", console)
+    print_result(ran_to_end(2.0712, 480_000), tmp_path, console, "No FineWeb score.")
     lines = console.file.getvalue().splitlines()
     assert lines[0] == "2.0712 BPB, 480,000 bytes, margin +20,000"
     assert "bytes: 48,000 code + 432,000 model, +20,000 to cap 500,000" in lines
@@ -120,5 +168,15 @@ def test_result_of_a_scored_trial(tmp_path, ran_to_end):
 
 def test_result_of_a_trial_over_the_cap_says_so_first(tmp_path, ran_to_end):
     console = off_terminal()
-    print_result(ran_to_end(1.9, 560_000).to_dict(), tmp_path, None, console)
+    print_result(ran_to_end(1.9, 560_000), tmp_path, console)
     assert console.file.getvalue().startswith("infeasible: 60,000 bytes over the cap (560,000 bytes)\n")
+
+
+def test_result_of_a_trial_whose_score_is_no_number(tmp_path, ran_to_end):
+    written = ran_to_end(1.9, 480_000).to_dict() | {"kind": "diverged", "reason": "bpb/roundtrip is nan"}
+    written["metrics"]["bpb/roundtrip"] = "nan"
+    outcome = outcome_of(written)
+    assert math.isnan(outcome.metrics["bpb/roundtrip"])
+    console = off_terminal()
+    print_result(outcome, tmp_path, console)
+    assert console.file.getvalue().startswith("diverged: bpb/roundtrip is nan\n")

@@ -6,7 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from golfray.report.summary import print_summary, ranked_trials
+from golfray.report.ranking import ranked_trials
+from golfray.report.summary import print_summary
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
 
@@ -14,9 +15,10 @@ WIDTHS = (80, 120)
 
 
 def printed(folder, width):
-    """The summary as plain text."""
+    """The summary as plain text, with all that a terminal shows."""
     stream = io.StringIO()
-    print_summary(StudyRecord.load(folder), folder, Console(file=stream, width=width, highlight=False))
+    console = Console(file=stream, width=width, highlight=False)
+    print_summary(StudyRecord.load(folder), folder, console, verbose=True)
     return stream.getvalue()
 
 

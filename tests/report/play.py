@@ -1,0 +1,29 @@
+"""Run in a terminal by test_terminal.py: plays a scripted study, with a pause before one of its events.
+
+``play.py SCRIPT FIRST GO``: the events up to number FIRST are shown, the others when GO, a file descriptor, is closed
+at its other end. The clock is that of the events.
+"""
+
+import os
+import sys
+
+import scripted  # beside this file, which is run as a script
+
+from golfray.cli.output import Output
+from golfray.report.console import ConsoleObserver
+
+
+def main(name: str, first: int, go: int) -> None:
+    events = list(getattr(scripted, name)())
+    now = [0.0]
+    observer = ConsoleObserver(Output().console(), clock=lambda: now[0])
+    for number, event in enumerate(events):
+        if number == first:
+            os.read(go, 1)
+        now[0] = event["time"]
+        observer.on_event(event)
+    observer.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
