@@ -49,11 +49,11 @@ class WorkLeft:
         return not self.unfinished and not asks
 
     @property
-    def trials(self) -> int | None:
-        """How many trials will run at most; None where only time limits them."""
+    def most_lanes(self) -> int | None:
+        """How many lanes can be of use: one for every trial that will run, and one at least; None: as many as fit."""
         if self.suggestions is None:
             return None
-        return len(self.unfinished) + len(self.planned) + self.suggestions
+        return max(1, len(self.unfinished) + len(self.planned) + self.suggestions)
 
 
 def work_left(space: Space, record: StudyRecord) -> WorkLeft:
@@ -66,8 +66,9 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
         elif spare is None or searched < spare:
             planned.append(point)
             searched += 1
+    again = record.blamed_on_machine
     return WorkLeft(
-        unfinished=tuple(trial.number for trial in record.trials if trial.unfinished),
+        unfinished=tuple(trial.number for trial in record.trials if trial.unfinished or trial.number in again),
         planned=tuple(planned),
         suggestions=None if spare is None else spare - searched,
         seconds=math.inf if space.minutes is None else 60 * space.minutes - record.driven_seconds,

@@ -221,6 +221,19 @@ class StudyRecord:
         ends = [attempt.outcome for attempt in attempts if attempt.outcome is not None]
         return {end.error for end in ends if end.kind is Kind.CRASHED and end.error is not None}
 
+    @property
+    def blamed_on_machine(self) -> list[int]:
+        """Trials whose crashes made the last driver give up; they prove nothing, so a resumed study runs them again."""
+        last = [(trial, trial.attempt) for trial in self.trials if trial.settings is not None and self.hopeless]
+        return [
+            trial.number
+            for trial, attempt in last
+            if attempt is not None
+            and attempt.generation == self.generation
+            and attempt.outcome is not None
+            and attempt.outcome.kind is Kind.CRASHED
+        ]
+
     def fidelity_of(self, trial: TrialRecord) -> str | None:
         """Key under which trials may be ranked together: preset, scale, and what the run itself reported."""
         if trial.outcome is None or not trial.outcome.fidelity:

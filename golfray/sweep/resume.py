@@ -35,7 +35,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
         generation=record.generation + 1,
         changes=list(changes),
         left_space=trials_outside(space, record),
-        reopened=_to_be_tried_again(record),
+        reopened=record.blamed_on_machine,
         **now_in_force,
     )
     for trial in record.trials:
@@ -82,22 +82,6 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
         if own is not None and not _equal(own, value):
             return f"{path} was {own!r} and would be {value!r} here"
     return None
-
-
-def _to_be_tried_again(record: StudyRecord) -> list[int]:
-    """Trials that the last driver gave up with: where it blamed the machine, the crashes prove nothing about them."""
-    if not record.hopeless:
-        return []
-    last = record.generation
-    return [
-        trial.number
-        for trial in record.trials
-        if trial.settings is not None
-        and trial.attempt is not None
-        and trial.attempt.generation == last
-        and trial.attempt.outcome is not None
-        and trial.attempt.outcome.kind is Kind.CRASHED
-    ]
 
 
 def _lost(attempt: AttemptRecord) -> Outcome:

@@ -138,6 +138,39 @@ def test_events_that_a_newer_version_wrote_are_passed_over() -> None:
     assert record.name == "a"
 
 
+def test_a_trial_between_its_attempts_runs_until_the_study_ends() -> None:
+    where = {"trial": 0, "attempt": 1, "job_id": "0"}
+    record = study(None)
+    record.apply(event("attempt_ended", **where, outcome=Outcome(Kind.CRASHED, "x").to_dict(), final=False))
+    assert (record.trials[0].outcome, record.trials[0].unfinished) == (None, True)
+    assert record.counts == {"running": 1}
+    record.apply(event("study_ended", reason="interrupted", complete=False))
+    assert (record.trials[0].outcome.kind, record.trials[0].unfinished) == (Kind.CRASHED, True)
+    record.apply(event("study_resumed", generation=2, host="b", changes=["seed"], left_space=[], reopened=[]))
+    assert (record.trials[0].outcome, record.end_reason) == (None, None)
+    record.apply(event("attempt_submitted", **{**where, "attempt": 2}, folder="y"))
+    record.apply(event("phase", **{**where, "attempt": 2}, phase="train"))
+    assert record.trials[0].attempt.phase == "train"
+    record.apply(event("attempt_ended", **{**where, "attempt": 2}, outcome=scored(2.0).to_dict(), final=True))
+    assert (record.trials[0].bpb, record.trials[0].unfinished) == (2.0, False)
+    assert record.changes == ["seed"]
+    assert [(driver.number, driver.host) for driver in record.generations] == [(1, None), (2, "b")]
+
+
+def test_the_first_end_of_an_attempt_is_its_end() -> None:
+    record = study(scored(2.0))
+    where = {"trial": 0, "attempt": 1, "job_id": "0"}
+    record.apply(event("attempt_ended", **where, outcome=Outcome(Kind.CANCELLED, "x").to_dict(), final=False))
+    assert record.trials[0].bpb == 2.0
+
+
+def test_seconds_of_drivers_leave_the_gaps_out() -> None:
+    times = [("study_started", 100.0), ("x", 160.0), ("study_resumed", 1000.0), ("x", 1030.0), ("study_resumed", 900.0)]
+    more = {"study": "a", "generation": 1, "left_space": [], "reopened": []}
+    record = StudyRecord.from_events({"seq": 0, "time": time, "event": kind, **more} for kind, time in times)
+    assert record.driven_seconds == 90
+
+
 def test_events_of_unknown_trials_are_refused() -> None:
     with pytest.raises(EventLogError, match="never asked"):
         StudyRecord.from_events([event("attempt_submitted", trial=0, attempt=1, job_id="x", folder="y")])

@@ -281,7 +281,7 @@ def test_a_study_that_was_stopped_runs_what_it_cancelled_when_it_is_resumed(make
     assert cancelled == [2, 3]
     space = space_of(stopped, "log")
     left = work_left(space, stopped)
-    assert (left.unfinished, len(left.planned), left.suggestions, left.trials) == ((2, 3), 0, 4, 6)
+    assert (left.unfinished, len(left.planned), left.suggestions, left.most_lanes) == ((2, 3), 0, 4, 6)
     assert not left.nothing
     resumed = make_in(ONE_KNOB, synthetic(slots=2)).resume()
     assert what_came_of(resumed) == expected
@@ -314,6 +314,7 @@ def test_trials_of_a_study_that_gave_up_are_tried_again_once_a_person_looked(mak
     given_up = make_in(ONE_KNOB, synthetic(lambda settings: Outcome(Kind.CRASHED, "no device")))
     assert given_up.run().hopeless
     assert [len(trial.attempts) for trial in given_up.record.trials] == [2, 1]
+    assert work_left(space_of(given_up.record, "log"), given_up.record).unfinished == (0, 1)
     resumed = make_in(ONE_KNOB, synthetic()).resume()
     assert what_came_of(resumed) == expected
     assert not resumed.hopeless
@@ -337,6 +338,7 @@ def test_a_study_with_nothing_left_says_so_without_a_driver(make_in, synthetic) 
     record = make_in(ONE_KNOB, synthetic()).run()
     space = space_of(record, "log")
     assert work_left(space, record).nothing
+    assert work_left(space, record).most_lanes == 1
     more = dataclasses.replace(space, trials=9)
     assert (work_left(more, record).suggestions, work_left(more, record).nothing) == (2, False)
     seeds = dataclasses.replace(space, replicates=4)
