@@ -1,4 +1,4 @@
-"""Verbs about a whole study: ``tune`` and ``ui``."""
+"""The verb that runs a whole study: ``tune``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tune(
     from golfray.tracking.mlflow_observer import MlflowObserver
 
     config = space.base.config
-    corpus = corpus_for(config)
+    corpus = corpus_for(space.base)
     for line in [*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus)]:
         print(line, flush=True)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
@@ -78,14 +78,3 @@ def tune(
         raise typer.Exit(CRASHES)
     if best_feasible(record) is None:
         raise typer.Exit(NO_FEASIBLE)
-
-
-def ui(
-    study_dir: Path = typer.Argument(..., help="Folder of the study."),
-    port: int = typer.Option(5000, help="Port on 127.0.0.1."),
-) -> None:
-    """Open the MLflow page of a study on 127.0.0.1."""
-    from golfray.cli.wiring import absolute
-    from golfray.tracking.server import serve
-
-    serve(absolute(study_dir), port)

@@ -1,6 +1,6 @@
 """What MLflow is told about a study: pure functions from event-log records to parameters, metrics, tags and notes.
 
-Nothing here knows MLflow's client; :mod:`golfray.tracking.mlflow_observer` writes what these functions return.
+Nothing here knows MLflow's client; :mod:`golfray.tracking.study_runs` makes runs of what these functions return.
 """
 
 from __future__ import annotations
@@ -108,6 +108,20 @@ def study_note(event: Mapping[str, Any]) -> str:
         "`golfray.feasible = true` fit under the cap; the best of them is tagged `golfray.best = true`.",
     ]
     return "\n".join(lines)
+
+
+def resumed_note(event: Mapping[str, Any]) -> str:
+    """Markdown that ``study_resumed`` adds to the description of the parent run."""
+    budget = ", ".join(f"{value:g} {name}" for name, value in (event.get("budget") or {}).items() if value is not None)
+    changes = [f"- {line}" for line in event.get("changes") or ["the space is the same"]]
+    return "\n".join(
+        [
+            f"**Resumed** as generation {event['generation']} on `{event.get('host')}`, golfray "
+            f"{event['golfray_version']}, budget {budget}:",
+            "",
+            *changes,
+        ]
+    )
 
 
 def trial_params(trial: TrialRecord, varied: Iterable[str]) -> dict[str, str]:

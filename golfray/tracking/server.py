@@ -1,4 +1,4 @@
-"""``golfray ui``: MLflow's page of one study, on this machine's loopback address and nowhere else."""
+"""MLflow's page of one study's own store, on this machine's loopback address and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from golfray.sweep.events import LOG_NAME
-from golfray.sweep.records import StudyRecord
-from golfray.tracking.mlflow_observer import ARTIFACTS_NAME, STORE_NAME, load_mlflow, replay, store_uri
+import psutil
+
+from golfray.tracking.client import explained, load_mlflow, open_store
 from golfray.tracking.projection import VIEW_NAME
+from golfray.tracking.store import ARTIFACTS_NAME, Store
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 5000
@@ -34,55 +35,50 @@ class ServerError(Exception):
     exit_code = 4
 
 
-def serve(study_folder: Path, port: int = DEFAULT_PORT, say: Callable[[str], None] = print) -> None:
-    """Serve the study's MLflow page until Ctrl-C or SIGTERM, then end the server and return.
+def serve(study_folder: Path, study: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the MLflow page of the study named ``study`` until Ctrl-C or SIGTERM, then end the server and return.
 
-    A study without a store gets one from its event log first. ``say`` receives the few lines meant for the person.
-    Raises ``ServerError`` where there is no study, the port is taken or the server does not come up, and
-    ``golfray.sweep.events.EventLogError`` where the log is damaged. Call it from the main thread.
+    ``ready`` is told the page's address once it answers. Raises ``ServerError`` where the port is taken or the server
+    does not come up, ``TrackingError`` where the study's store cannot be read. Call it from the main thread.
     """
-    record = StudyRecord.load(study_folder)
-    if not record.header:
-        raise ServerError(f"{study_folder / LOG_NAME} is empty: the study has not started yet; try again in a moment")
-    _check_port(port)
-    if not (study_folder / STORE_NAME).is_file():
-        say(f"{study_folder / STORE_NAME} is not there: rebuilding it from {LOG_NAME}")
-        replay(study_folder)
+    store = Store.of(study_folder)
+    check_port(port)
     with _sigterm_as_interrupt(), tempfile.TemporaryFile() as output:
-        server = _start(study_folder, port, output)
+        server = _start(store, port, output)
         try:
-            say(f"starting MLflow for study {record.name} ...")
-            experiment = _experiment_id(study_folder, record.name)
+            experiment = _experiment_id(store, study)
             _wait_until_up(server, port, output)
             view = f"workflowType=machine_learning&viewStateShareKey={VIEW_NAME}"
-            say(f"http://{HOST}:{port}/#/experiments/{experiment}/runs?{view}")
-            say("Ctrl-C ends it")
+            ready(f"http://{HOST}:{port}/#/experiments/{experiment}/runs?{view}")
             server.wait()
             raise ServerError(f"MLflow's server ended by itself with code {server.returncode}:\n{_tail(output)}")
         except KeyboardInterrupt:
-            say("stopped")
+            return
         finally:
             _stop(server)
 
 
-def _check_port(port: int) -> None:
+def check_port(port: int) -> None:
+    """Raise ``ServerError`` where something else listens on the port."""
     with socket.socket() as probe:
         # Without this, a port that was in use a moment ago would look taken for a minute.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
             raise ServerError(
-                f"port {port} on {HOST} cannot be used ({error}); close what uses it, or choose another: --port"
+                f"port {port} on {HOST} cannot be used ({why}): is another `golfray ui` open there? End what uses it, "
+                "or choose another: --port"
             ) from error
 
 
-def _start(study_folder: Path, port: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    artifacts = (study_folder.resolve() / ARTIFACTS_NAME).as_uri()
+def _start(store: Store, port: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    artifacts = (store.study_folder / ARTIFACTS_NAME).as_uri()
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)]
     # One worker: each holds a few hundred megabytes, and one person looks at the page.
     command += ["--workers", "1"]
-    command += ["--backend-store-uri", store_uri(study_folder)]
+    command += ["--backend-store-uri", store.uri]
     command += ["--no-serve-artifacts", "--default-artifact-root", artifacts]
     # Any port: behind `ssh -L` the browser names the port of its own machine.
     command += ["--allowed-hosts", "127.0.0.1:*,localhost:*"]
@@ -95,18 +91,17 @@ def _start(study_folder: Path, port: int, output: IO[bytes]) -> subprocess.Popen
     }
     # A session of its own, so that Ctrl-C reaches this process alone and the whole group can be ended below.
     return subprocess.Popen(
-        command, cwd=study_folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        command, cwd=store.study_folder, env=environment, stdout=output, stderr=output, start_new_session=True
     )
 
 
-def _experiment_id(study_folder: Path, name: str) -> str:
-    tracking, _entities = load_mlflow()
-    experiment = tracking.MlflowClient(tracking_uri=store_uri(study_folder)).get_experiment_by_name(name)
+def _experiment_id(store: Store, study: str) -> str:
+    mlflow = load_mlflow()
+    client = open_store(mlflow, store)
+    with explained(mlflow, store):
+        experiment = client.get_experiment_by_name(study)
     if experiment is None:
-        raise ServerError(
-            f"{study_folder / STORE_NAME} knows no study {name}; delete the file and run `golfray ui` again, "
-            f"which rebuilds it from {LOG_NAME}"
-        )
+        raise ServerError(f"{store.name} does not know the study {study}; write it there: {store.track_command}")
     return str(experiment.experiment_id)
 
 
@@ -115,14 +110,28 @@ def _wait_until_up(server: subprocess.Popen[bytes], port: int, output: IO[bytes]
     while server.poll() is None:
         try:
             with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
-                return
+                if _listens(server, port):
+                    return
+                # Another server took the port since it was looked at, and ours is about to find out.
+                time.sleep(0.2)
         except (urllib.error.URLError, OSError) as error:
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"MLflow did not answer on port {port} within {START_SECONDS:.0f} s ({error}):\n{_tail(output)}"
                 ) from error
             time.sleep(0.2)
+    check_port(port)
     raise ServerError(f"MLflow's server ended with code {server.returncode} while starting:\n{_tail(output)}")
+
+
+def _listens(server: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether it is this server that listens on the port."""
+    try:
+        family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+        connections = [connection for process in family for connection in process.net_connections("tcp")]
+    except psutil.NoSuchProcess:
+        return False
+    return any(found.status == psutil.CONN_LISTEN and found.laddr.port == port for found in connections)
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golfray.core.settings import RunSettings
-from golfray.sweep.events import LOG_NAME, EventLog
+from golfray.sweep.events import LOG_NAME, EventLog, read_events
 from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
+from tests.tracking.stores import MlflowServer
 
 CAP_BYTES = 500_000
 BYTES_CODE = 48_000
@@ -29,7 +32,7 @@ class StudyLog:
         self.folder = folder
         self.observers = observers
         self._log = EventLog(folder / LOG_NAME)
-        self._trials = 0
+        self._trials = sum(event["event"] == "trial_asked" for event in read_events(folder / LOG_NAME))
 
     def append(self, event: str, **fields: Any) -> dict[str, Any]:
         record = self._log.append(event, **fields)
@@ -69,6 +72,21 @@ class StudyLog:
         }
         self.append("study_started", **{**header, **changes})
 
+    def resume(self, generation: int, **changes: Any) -> None:
+        """``study_resumed``, by another driver."""
+        fields: dict[str, Any] = {
+            "generation": generation,
+            "golfray_version": "0.1.1",
+            "host": "other",
+            "changes": ["budget: 8 trials became 9"],
+            "budget": {"trials": 9, "minutes": 8.0},
+            "slots": 1,
+            "describe": ["1 lane of 2 workers: 2 CPU cores, 1 a worker"],
+            "left_space": [],
+            "reopened": [],
+        }
+        self.append("study_resumed", **{**fields, **changes})
+
     def ask(self, role: str = "sampler", params: dict[str, Any] | None = None, **changes: Any) -> int:
         """``trial_asked``; returns the trial's number."""
         number = self._trials
@@ -87,6 +105,9 @@ class StudyLog:
         job = f"{trial:03d}-{attempt}"
         self.append("attempt_submitted", trial=trial, attempt=attempt, job_id=job, folder=folder)
         self.append("attempt_started", trial=trial, attempt=attempt, job_id=job, lane="lane-0")
+
+    def phase(self, trial: int, phase: str, attempt: int = 1) -> None:
+        self.append("phase", trial=trial, attempt=attempt, job_id=f"{trial:03d}-{attempt}", phase=phase)
 
     def progress(self, trial: int, step: int, loss: float, attempt: int = 1) -> None:
         metrics = {
@@ -204,6 +225,33 @@ def mixed_study(folder: Path, *observers: Observer) -> StudyLog:
     return log
 
 
+def resumed_study(folder: Path, *observers: Observer) -> None:
+    """Two drivers: the first is killed in trial 2, the second ends its attempt, runs it again and ends the study.
+
+    Before that the study had ended once, with another best trial than at last.
+    """
+    first = StudyLog(folder, *observers)
+    first.start()
+    first.run(2.0712, 480_000, role="preset")
+    first.run(2.0650, 560_000, role="preset_8bit", told=False)
+    first.append("study_ended", reason="interrupted", complete=False)
+    first.resume(2)
+    lost = first.ask()
+    first.submit(lost)
+    first.phase(lost, "train")
+    for step in range(1, 6):
+        first.progress(lost, 10 * step, 5.0 / step)
+    first.close()
+    second = StudyLog(folder, *observers)
+    second.resume(3)
+    second.finish(lost, ended_early(Kind.PREEMPTED, "driver lost"))
+    second.submit(lost, attempt=2)
+    for step in range(1, 4):
+        second.progress(lost, 10 * step, 5.0 / step, attempt=2)
+    second.finish(lost, ran_to_end(1.9, 470_000), attempt=2)
+    second.end("budget: 9 trials")
+
+
 @pytest.fixture(name="StudyLog")
 def study_log_class() -> type[StudyLog]:
     return StudyLog
@@ -222,3 +270,38 @@ def ended_early_function() -> Any:
 @pytest.fixture(name="mixed_study", scope="session")
 def mixed_study_function() -> Any:
     return mixed_study
+
+
+@pytest.fixture(name="resumed_study", scope="session")
+def resumed_study_function() -> Any:
+    return resumed_study
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """A server for the tests of a module: seconds to start."""
+    server = MlflowServer(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database without runs: seconds to make, nothing to copy."""
+    from golfray.tracking.client import load_mlflow, open_store
+    from golfray.tracking.store import Store
+
+    store = Store.of(tmp_path_factory.mktemp("empty"))
+    open_store(load_mlflow(), store)
+    assert store.path is not None
+    return store.path
+
+
+@pytest.fixture
+def study_folder(tmp_path: Path, empty_database: Path) -> Path:
+    """The folder of a study whose store is there and empty."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    shutil.copy(empty_database, folder / "mlflow.db")
+    return folder
