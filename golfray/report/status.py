@@ -104,7 +104,7 @@ class StudyStatus:
             return f"running, its driver is at work{who}"
         if self.condition == ENDED:
             return f"ended, {self.record.end_reason}"
-        return f"interrupted, {self.record.end_reason or 'its driver is gone'}"
+        return f"stopped before its end: {self.record.end_reason or 'its driver is gone'}"
 
     def _trials_words(self) -> str:
         record = self.record

@@ -49,9 +49,7 @@ def find_log(text: str, rank: int | None = None, attempt: int | None = None) -> 
     folder = Path(text)
     if (folder / TRAIN_LOG).is_file():
         if rank is not None or attempt is not None:
-            raise ConfigError(
-                "one train.log has all ranks of its one attempt; leave --rank and --attempt out", file=text
-            )
+            raise ConfigError("has one train.log for all ranks; leave --rank and --attempt out", file=text)
         return TrialLog(folder, (folder / TRAIN_LOG,))
     found = load_trial(text)
     attempts = {record.number: record for record in found.trial.attempts}

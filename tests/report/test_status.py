@@ -1,0 +1,103 @@
+"""Where a study stands: while a driver is at work, after one was lost, and at the end."""
+
+import fcntl
+import json
+import os
+import socket
+
+import pytest
+
+from golfray.report.lookup import load_study
+from golfray.report.status import StudyStatus, disk_bytes, disk_text
+from golfray.sweep.events import encode_record
+from tests.report.scripted import eventful_study, plain_study
+
+
+def written(folder, events):
+    folder.mkdir(parents=True)
+    (folder / "events.jsonl").write_text("".join(encode_record(event) + "\n" for event in events), encoding="utf-8")
+    return load_study(str(folder))
+
+
+@pytest.fixture
+def in_the_middle(tmp_path, monkeypatch):
+    """The plain study up to a point of its sixth trial."""
+    monkeypatch.chdir(tmp_path)
+    script = plain_study()
+    last = next(number for number, event in enumerate(script) if event["event"] == "progress" and event["trial"] == 5)
+    return written(tmp_path / "studies" / "muon", script.events[: last + 1])
+
+
+@pytest.fixture
+def driver(in_the_middle):
+    """A lock as a driver holds it, and its signature."""
+    handle = os.open(in_the_middle.folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    signature = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1.8e9}
+    (in_the_middle.folder / "driver.json").write_text(json.dumps(signature))
+    yield signature
+    os.close(handle)
+
+
+def lines_of(study, after=3.0):
+    status = StudyStatus.of(study, study.record.last_event + after)
+    return [line for line in status.lines() if not line.startswith("disk: ")]
+
+
+def test_while_a_driver_is_at_work(in_the_middle, driver):
+    folder = in_the_middle.folder
+    assert lines_of(in_the_middle) == [
+        f"study muon in {folder}: running, its driver is at work (process {os.getpid()} on {driver['host']})",
+        "  parameter-golf at scale laptop, 2 workers a trial, 1 at once, cap 339,000 bytes",
+        "trials: 5 of 10 ended; 4 scored, 1 infeasible, 1 running",
+        "  t005 sampler: train for 4.0 s, step 60, 25% trained, loss 5.0000",
+        "best feasible: t004 (sampler), 1.8385 bits per byte, 317,004 bytes, margin +21,996",
+        "seed noise: 0.0329 BPB (SD over 3 seeds)",
+        "time: 1 min 26 s at work, about 1 min left; last event 3.0 s ago",
+    ]
+    status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
+    assert (status.condition, status.next_command()) == ("running", None)
+    assert status.document()["driver"] == driver
+
+
+def test_after_the_driver_was_lost(in_the_middle):
+    lines = lines_of(in_the_middle, after=120.0)
+    assert lines[0] == f"study muon in {in_the_middle.folder}: stopped before its end: its driver is gone"
+    assert lines[3] == "  t005 sampler: was in train when the driver went"
+    assert lines[-2:] == [
+        "time: 1 min 23 s at work; last event 2 min 00 s ago",
+        f"next: golfray tune --resume {in_the_middle.folder}",
+    ]
+    document = StudyStatus.of(in_the_middle, in_the_middle.record.last_event).document()
+    assert (document["condition"], document["driver"], document["seconds_left"]) == ("interrupted", None, None)
+
+
+def test_after_it_was_drained(tmp_path):
+    study = written(tmp_path / "muon", eventful_study())
+    lines = lines_of(study)
+    assert lines[0] == f"study muon in {study.folder}: stopped before its end: interrupted"
+    assert lines[2].endswith("; 3 scored, 1 crashed, 1 diverged, 1 cancelled; 2 with more than one attempt")
+    assert lines[-1] == f"next: golfray tune --resume {study.folder}"
+
+
+def test_at_the_end(tmp_path):
+    study = written(tmp_path / "muon", plain_study())
+    lines = lines_of(study)
+    assert lines[0] == f"study muon in {study.folder}: ended, budget spent: 8 trials"
+    assert lines[2] == "trials: 10 of 10 ended; 8 scored, 2 infeasible"
+    assert lines[-1] == f"next: golfray show trial {study.folder}/t006"
+
+
+def test_disk_use_is_that_of_all_files_below(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "file").write_bytes(b"x" * 1_000_000)
+    (tmp_path / "link").symlink_to("/")
+    assert 1_000_000 <= disk_bytes(tmp_path) < 1_100_000
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(7, "7 bytes"), (1000, "1 kB"), (812_400, "812 kB"), (12_345_678, "12.3 MB"), (4 * 10**9, "4.0 GB")],
+)
+def test_sizes_in_words(size, text):
+    assert disk_text(size) == text
