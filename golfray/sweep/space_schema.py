@@ -25,6 +25,11 @@ def space_schema() -> dict[str, Any]:
     definitions |= {f"knob {path}": _knob_schema(field_info(path), written["$defs"]["KnobEntry"]) for path in paths}
     definitions["when"] = _when_schema(paths)
     knobs = {path: {"$ref": f"#/$defs/knob {path}".replace(" ", "%20")} for path in paths}
+    properties["extends"] = {
+        "type": "string",
+        "minLength": 1,
+        "description": properties["extends"]["description"],
+    }
     properties["name"]["pattern"] = f"^{NAME_PATTERN}$"
     properties["preset"]["enum"] = list(preset_names())
     properties["workers"] = value_schema("workers") | {
@@ -41,7 +46,7 @@ def space_schema() -> dict[str, Any]:
         "title": "golfray search space",
         "description": written["description"],
         **closed(properties),
-        "if": {"required": ["extends"], "properties": {"extends": {"type": "string"}}},
+        "if": {"required": ["extends"]},
         "else": _alone(),
         "$defs": definitions,
     }
