@@ -30,6 +30,11 @@ class Journal:
             self._log.close()
             raise
 
+    @property
+    def torn(self) -> str | None:
+        """Name of the file, beside the log, that keeps a last record of which only a part was there; or None."""
+        return None if self._log.torn is None else self._log.torn.name
+
     def write(self, event: str, **fields: Any) -> None:
         """Write one record; raises ``EventLogError`` where the log cannot be written, and nobody is told then."""
         written = self._log.append(event, **fields)

@@ -292,7 +292,7 @@ class StudyRecord:
         self._new_generation(event)
 
     def _on_study_resumed(self, event: dict[str, Any]) -> None:
-        own = ("seq", "time", "event", "left_space", "reopened")
+        own = ("seq", "time", "event", "left_space", "reopened", "torn")
         self.header.update({key: value for key, value in event.items() if key not in own})
         self._new_generation(event)
         self.end_reason, self.complete, self.hopeless = None, False, False

@@ -36,6 +36,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
         changes=list(changes),
         left_space=trials_outside(space, record),
         reopened=record.blamed_on_machine,
+        torn=journal.torn,
         **now_in_force,
     )
     for trial in record.trials:

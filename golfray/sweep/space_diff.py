@@ -59,19 +59,20 @@ class Change:
 def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: Mapping[str, Any]) -> list[Change]:
     """What differs between the study in ``record`` and what would go on now, in a fixed order.
 
-    ``bytes_code`` and ``data``: as :class:`golfray.sweep.study.Study` takes them. What an older version of golfray did
-    not write down is not compared.
+    ``bytes_code`` and ``data``: as :class:`golfray.sweep.study.Study` takes them. What only one of two versions of
+    golfray says of a space or of data is not compared.
     """
     header, config = record.header, space.base.config
-    now = {
+    now: dict[str, Any] = {
         **space.to_dict(),
         "workers": config.workers,
         "cap_bytes": config.cap_bytes,
         "bytes_code": bytes_code,
         "golfray_version": golfray.__version__,
-        "data": dict(data),
     }
     before = {**header, **header["space"]}
+    before["data"] = {name: value for name, value in header["data"].items() if name in data}
+    now["data"] = {name: value for name, value in data.items() if name in before["data"]}
     changes = [
         change
         for name in now

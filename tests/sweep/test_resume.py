@@ -418,6 +418,7 @@ def test_who_watches_a_resumed_study_is_told_from_there_on(make_in, synthetic, w
     assert watcher.events == written[count:]
     resumed = watcher.events[0]
     assert (resumed["event"], resumed["generation"], resumed["changes"]) == ("study_resumed", 2, [])
+    assert resumed["torn"] == "events.jsonl.torn-1"
     assert resumed["slots"] == 1
     assert resumed["host"]
     header = StudyRecord.load(whole.folder).header

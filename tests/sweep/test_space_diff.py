@@ -10,6 +10,7 @@ from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer
 from golfray.sweep.points import planned_points
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.resume import trials_outside
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space_diff import allowed_changes, changes_since
 from golfray.sweep.space_record import space_of
@@ -22,7 +23,7 @@ EVERYTHING = """\
 name: everything
 preset: parameter-golf
 scale: laptop
-budget: {trials: 5, minutes: 2.5}
+budget: {trials: 14, minutes: 2.5}
 seed: 11
 sampler: random
 replicates: 2
@@ -60,9 +61,11 @@ def test_the_space_that_the_log_has_is_the_space(make, space_at) -> None:
     space = space_at(EVERYTHING)
     record = make(EVERYTHING).run()
     rebuilt = space_of(record, "studies/everything/events.jsonl")
+    assert trials_outside(space, record) == trials_outside(rebuilt, record) == []
+    assert {trial.role for trial in record.trials if trial.told} == {"preset", "preset_8bit", "first_point", "sampler"}
     assert json.loads(json.dumps(rebuilt.to_dict())) == rebuilt.to_dict() == space.to_dict()
     assert (rebuilt.knobs, rebuilt.base.config) == (space.knobs, space.base.config)
-    assert (rebuilt.limits, rebuilt.trials, rebuilt.minutes) == (space.limits, 5, 2.5)
+    assert (rebuilt.limits, rebuilt.trials, rebuilt.minutes) == (space.limits, 14, 2.5)
     points, own = planned_points(rebuilt), planned_points(space)
     assert [(point.params, point.resolved.config) for point in points] == [
         (point.params, point.resolved.config) for point in own
@@ -185,6 +188,11 @@ def test_other_data_are_refused(study, space_at, small) -> None:
     other = {**DATA, "reference": {"uniform": 4.0, "xz": 2.4}}
     with pytest.raises(ConfigError, match=r"data\.reference\.xz: 2\.5 -> 2\.4"):
         allowed_changes(changes_since(study, space_at(small), **{**FACTS, "data": other}), FOLDER, allow=True)
+
+
+def test_what_only_one_version_says_of_data_is_no_change(study, space_at, small) -> None:
+    for more in ({**DATA, "contaminated": False}, {name: DATA[name] for name in ("folder", "name", "reference")}):
+        assert lines(study, space_at(small), data=more) == []
 
 
 def test_a_preset_that_golfray_changed_is_refused(study, space_at, small) -> None:
