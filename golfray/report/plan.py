@@ -1,0 +1,147 @@
+"""A plan of a study as lines for a person and as a document for a program."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
+from golfray.sweep.disk_room import bytes_words, free_bytes
+from golfray.sweep.plan import ForeseenPoint, StudyPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What a plan meets here: lines that say the concurrency, the trials' fidelity, and the folders written into."""
+
+    lanes: Sequence[str]
+    fidelity: Mapping[str, Any]
+    study_folder: Path
+    temporary_folder: Path
+
+
+def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
+    """The whole plan."""
+    return [
+        "dry run: nothing is started and nothing is written",
+        f"study {plan.study}: {plan.preset} at scale {plan.scale}, cap {plan.cap_bytes:,} bytes of code and model",
+        *_trials(plan),
+        f"trials run as: {fidelity_text(here.fidelity)}",
+        *here.lanes,
+        *_time(plan),
+        *_disk(plan, here),
+        *_data(plan),
+        *_sizes(plan),
+    ]
+
+
+def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
+    """The same as plain values; times in seconds, sizes in bytes."""
+    costs = plan.time.costs
+    return {
+        "study": plan.study,
+        "preset": plan.preset,
+        "scale": plan.scale,
+        "cap_bytes": plan.cap_bytes,
+        "budget": plan.budget,
+        "trials": {"count": len(plan.roles), "roles": list(plan.roles), "limited_by_time": plan.time.limited},
+        "fidelity": dict(here.fidelity),
+        "lanes": {"count": plan.lanes, "workers": plan.workers, "describe": list(here.lanes)},
+        "time": {
+            "total_s": plan.time.total_s,
+            "rounds": plan.time.rounds,
+            "open_s": costs.open_s,
+            "lanes_s": costs.lanes_s,
+            "trial_s": costs.trial_s,
+            "phases_s": dict(costs.phases),
+            "handover_s": costs.handover_s,
+            "compile_first_s": costs.compile_first_s,
+            "close_s": costs.close_s,
+            "sources": list(costs.sources),
+        },
+        "disk": {
+            "study_bytes": plan.disk.study,
+            "parts": dict(plan.disk.parts),
+            "study_free_bytes": free_bytes(here.study_folder),
+            "temporary_bytes": plan.disk.temporary,
+            "temporary_free_bytes": free_bytes(here.temporary_folder),
+        },
+        "data": {
+            "corpus": plan.corpus.name,
+            "built": plan.corpus.built,
+            "train_tokens": plan.corpus.train_tokens,
+            "steps": costs.steps,
+            "passes": plan.passes,
+        },
+        "bytes_code": plan.bytes_code,
+        "points": [dataclasses.asdict(point) for point in plan.points],
+    }
+
+
+def _trials(plan: StudyPlan) -> Iterator[str]:
+    counted = collections.Counter(plan.roles)
+    words = ", ".join(role if count == 1 else f"{count} {role}" for role, count in counted.items())
+    trials, minutes = plan.budget["trials"], plan.budget["minutes"]
+    limits = [f"{trials:g} trials without replicates"] if trials is not None else []
+    limits += [f"{minutes:g} minutes"] if minutes is not None else []
+    ends = ", as time allows" if plan.time.limited else ""
+    yield f"{len(plan.roles)} trials{ends}: {words} (budget: {' or '.join(limits)})"
+
+
+def _time(plan: StudyPlan) -> Iterator[str]:
+    time, costs = plan.time, plan.time.costs
+    rounds = "1 round" if time.rounds == 1 else f"{time.rounds} rounds"
+    yield f"time: about {seconds_text(time.total_s)} in all, {rounds} of {_lanes(plan)}"
+    yield f"  start: {seconds_text(costs.open_s)} to Ray, {seconds_text(costs.lanes_s)} to the first trial"
+    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in costs.phases.items())
+    yield f"  a trial: {seconds_text(costs.trial_s)} = {phases}, to the next {costs.handover_s:.1f}"
+    if costs.first_extra_s >= 0.05:
+        yield f"  the first of a lane: {seconds_text(costs.first_extra_s)} more, to compile"
+    yield f"  end: {seconds_text(costs.close_s)}"
+    for source in costs.sources:
+        yield f"  {source}"
+
+
+def _lanes(plan: StudyPlan) -> str:
+    return "one trial" if plan.lanes == 1 else f"{plan.lanes} trials"
+
+
+def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
+    parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in plan.disk.parts.items())
+    free = bytes_words(free_bytes(here.study_folder))
+    yield f"disk: at most {bytes_words(plan.disk.study)} in {here.study_folder} ({free} free): {parts}"
+    free = bytes_words(free_bytes(here.temporary_folder))
+    yield f"  and {bytes_words(plan.disk.temporary)} in {here.temporary_folder} while it runs ({free} free)"
+
+
+def _data(plan: StudyPlan) -> Iterator[str]:
+    corpus, steps = plan.corpus, plan.time.costs.steps
+    built = "" if corpus.built else " (not built yet: its known counts)"
+    yield (
+        f"data: about {steps:,} steps a trial are {plan.passes:.2f} passes over the {corpus.train_tokens:,} training "
+        f"tokens of {corpus.name}{built}"
+    )
+    if plan.passes > 1:
+        yield f"  warning: every trial reads its training text {plan.passes:.1f} times"
+
+
+def _sizes(plan: StudyPlan) -> Iterator[str]:
+    yield f"expected bytes of the first trials, {plan.bytes_code:,} of them code; +- is what is usually missed by"
+    for point in plan.points:
+        yield f"  t{point.number:03d} {point.role}: {_size(point)}{_knobs(point)}"
+
+
+def _size(point: ForeseenPoint) -> str:
+    if point.bytes_total is None or point.margin is None or point.error is None:
+        return f"refused: {point.refused}"
+    sure = abs(point.margin) > point.error
+    verdict = "may fit or not" if not sure else "fits" if point.margin > 0 else "over the cap"
+    total, error = bytes_text(point.bytes_total), bytes_text(point.error)
+    return f"about {total} +-{error}, margin {margin_text(point.margin)}, {verdict}"
+
+
+def _knobs(point: ForeseenPoint) -> str:
+    return f" ({', '.join(f'{path} {value_text(value)}' for path, value in point.params.items())})"

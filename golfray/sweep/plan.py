@@ -1,0 +1,213 @@
+"""What a study will do, said before it does it: trials, lanes, time, disk, sizes, passes over the data. Starts nothing.
+
+Everything here is computed from a space and from :class:`Costs`; nothing is measured and nothing is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from golfray.config.errors import ConfigError
+from golfray.config.resolve import Resolved
+from golfray.core.settings import RunSettings
+from golfray.sweep.agenda import work_left
+from golfray.sweep.costs import LANES_S, Costs
+from golfray.sweep.disk_room import DiskNeed, disk_need
+from golfray.sweep.points import Point
+from golfray.sweep.records import SAMPLER, StudyRecord
+from golfray.sweep.sampler import STARTUP_TRIALS, StudySampler
+from golfray.sweep.size import expected_bytes_model
+from golfray.sweep.space import Space
+
+# Points whose size is foreseen. TPE has a model only after as many trials as this, so all of them can be known.
+POINTS_SHOWN = STARTUP_TRIALS
+
+
+class BudgetTooSmall(ValueError):
+    """The budget's minutes are over before the first trial has trained; the message has value and remedy."""
+
+    exit_code = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusFacts:
+    """What a plan needs to know of a corpus.
+
+    ``unseen``: ids of tokens that do not occur in its training text. ``built``: whether it is on disk already.
+    """
+
+    name: str
+    train_tokens: int
+    val_tokens: int
+    unseen: tuple[int, ...]
+    built: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeseenPoint:
+    """One of the first points, and the size it is expected to have.
+
+    ``params`` are the knobs' values by path. ``bytes_total`` is code and model, ``margin`` what that leaves under the
+    cap, ``error`` the bytes by which both are usually missed; None, with the reason in ``refused``, where the
+    configuration does not allow the point.
+    """
+
+    number: int
+    role: str
+    params: dict[str, Any]
+    bytes_total: int | None = None
+    margin: int | None = None
+    error: int | None = None
+    refused: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TimePlan:
+    """Seconds of the whole command and its parts: lanes work side by side in ``rounds``, a trial a lane and round."""
+
+    rounds: int
+    costs: Costs
+    limited: bool
+
+    @property
+    def trials_s(self) -> float:
+        """All rounds; a lane's first trial takes longer."""
+        return self.rounds * self.costs.trial_s + self.costs.first_extra_s
+
+    @property
+    def total_s(self) -> float:
+        """From the command to its end."""
+        return self.costs.open_s + self.costs.lanes_s + self.trials_s + self.costs.close_s
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyPlan:
+    """A study before it starts.
+
+    ``roles`` are those of all trials in the order in which they are asked. ``lanes`` is how many run at once.
+    ``passes`` is how often a trial reads the training text.
+    """
+
+    study: str
+    preset: str
+    scale: str
+    workers: int
+    cap_bytes: int
+    bytes_code: int
+    budget: dict[str, float | None]
+    roles: tuple[str, ...]
+    lanes: int
+    time: TimePlan
+    disk: DiskNeed
+    points: tuple[ForeseenPoint, ...]
+    corpus: CorpusFacts
+    passes: float
+
+
+def check_budget(space: Space) -> None:
+    """Raise :class:`BudgetTooSmall` where the minutes do not even hold the start and one trial's own training.
+
+    Where trials end by steps alone nothing is known of their length, and nothing is refused.
+    """
+    seconds = space.base.config.stop.seconds
+    if space.minutes is None or seconds is None or 60 * space.minutes >= LANES_S + seconds:
+        return
+    least = math.ceil(10 * (LANES_S + seconds) / 60) / 10
+    raise BudgetTooSmall(
+        f"{space.source}: budget.minutes is {space.minutes:g}, which is {60 * space.minutes:g} s, but starting takes "
+        f"about {LANES_S:g} s and one trial trains for {seconds:g} s (stop.seconds); give at least {least:g} minutes, "
+        "or lower stop.seconds"
+    )
+
+
+def plan_study(space: Space, corpus: CorpusFacts, costs: Costs, *, lanes: int, bytes_code: int) -> StudyPlan:
+    """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`."""
+    check_budget(space)
+    config = space.base.config
+    roles, rounds, limited = _trials(space, costs, lanes)
+    settings = config.to_run_settings(bytes_code)
+    return StudyPlan(
+        study=space.name,
+        preset=config.preset,
+        scale=config.scale,
+        workers=config.workers,
+        cap_bytes=config.cap_bytes,
+        bytes_code=bytes_code,
+        budget={"trials": space.trials, "minutes": space.minutes},
+        roles=roles,
+        lanes=lanes,
+        time=TimePlan(rounds, costs, limited),
+        disk=disk_need(settings, len(roles), config.workers),
+        points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code)),
+        corpus=corpus,
+        passes=costs.steps * config.batch.tokens / corpus.train_tokens,
+    )
+
+
+def _trials(space: Space, costs: Costs, lanes: int) -> tuple[tuple[str, ...], int, bool]:
+    """Roles of all trials, rounds, and whether time ends them before their number does.
+
+    All trials take equally long, so every round starts at once. It is asked when the round before has ended, if the
+    budget's minutes, which run from the study's first record, are not over then.
+    """
+    left = work_left(space, StudyRecord())
+    asked = math.inf if left.suggestions is None else len(left.planned) + left.suggestions
+    rounds = math.inf if asked == math.inf else math.ceil(asked / lanes)
+    in_time = math.inf
+    if left.seconds < math.inf:
+        in_time = max(math.ceil((left.seconds - costs.lanes_s - costs.first_extra_s) / costs.trial_s), 1)
+    limited = in_time < rounds
+    rounds = int(min(rounds, in_time))
+    count = int(min(rounds * lanes, asked))
+    planned = [point.role for point in left.planned][:count]
+    return (*planned, *[SAMPLER] * (count - len(planned))), rounds, limited
+
+
+def _foreseen(
+    space: Space, corpus: CorpusFacts, steps: int, roles: tuple[str, ...], bytes_code: int
+) -> Iterator[ForeseenPoint]:
+    """The first points as the study will ask them: what TPE draws before it has a model depends on no outcome."""
+    planned = list(work_left(space, StudyRecord()).planned)
+    # The cap and the worst score are only needed to tell it of outcomes, of which there are none.
+    sampler = StudySampler(space.knobs, kind=space.sampler, seed=space.seed, cap_bytes=1, uniform_bpb=1.0)
+    for number, role in enumerate(roles):
+        if number < len(planned):
+            point = planned[number]
+            if point.told:
+                sampler.place(number, point.params)
+        else:
+            params = sampler.suggest(number)
+            try:
+                point = Point(role, space.at(params), params, told=True)
+            except ConfigError as error:
+                yield ForeseenPoint(number, role, space.overrides(params), refused=str(error))
+                continue
+        yield _sized(number, point, space, corpus, steps, bytes_code)
+
+
+def _sized(number: int, point: Point, space: Space, corpus: CorpusFacts, steps: int, bytes_code: int) -> ForeseenPoint:
+    settings = point.resolved.config.to_run_settings(bytes_code)
+    estimate = expected_bytes_model(settings, _own_steps(settings, steps), corpus.unseen)
+    total = bytes_code + estimate.bytes
+    return ForeseenPoint(
+        number,
+        point.role,
+        {knob.path: _setting(point.resolved, knob.path) for knob in space.knobs},
+        bytes_total=total,
+        margin=settings.cap_bytes - total,
+        error=round(estimate.relative_error * estimate.bytes),
+    )
+
+
+def _own_steps(settings: RunSettings, steps: int) -> int:
+    return steps if settings.stop.steps is None else min(steps, settings.stop.steps)
+
+
+def _setting(resolved: Resolved, path: str) -> Any:
+    value: Any = resolved.config
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
