@@ -32,6 +32,7 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/data.py
 
 # Making the environment again over an old one is harmless, and mends one whose making was interrupted.
 .venv/installed-demo: pyproject.toml
