@@ -115,7 +115,9 @@ def walk_of(settings: RunSettings, steps: int) -> Walk:
         if momentum < 1:
             coherent = min((1 + momentum) / (1 - momentum), coherent)
         decay = rate * multiplier * settings.muon.weight_decay * stride
-        muon = muon * math.exp(-2 * decay) + (rate * multiplier) ** 2 * coherent * stride
+        # What is added during a stride decays in it too.
+        added = -math.expm1(-2 * decay) / (2 * decay) if decay > 0 else 1.0
+        muon = muon * math.exp(-2 * decay) + (rate * multiplier) ** 2 * coherent * stride * added
         adam += multiplier**2 * stride
         decayed += decay
     return Walk(min(math.sqrt(muon), _LONGEST), min(math.sqrt(adam), _LONGEST), decayed)

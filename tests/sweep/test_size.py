@@ -1,0 +1,131 @@
+import dataclasses
+import json
+import math
+
+import numpy
+import pytest
+import torch
+
+from golfray.core.settings import MuonSettings, RunSettings, StopSettings, settings_from_dict
+from golfray.core.trial import export_checkpoint
+from golfray.sweep.size import expected_bytes_model, unseen_tokens, walk_of
+
+
+def at_bits(settings, attention, mlp, embedding):
+    bits = {"bits_attention": attention, "bits_mlp": mlp, "bits_embedding": embedding}
+    return dataclasses.replace(settings, export=dataclasses.replace(settings.export, **bits))
+
+
+def with_optimizer(settings, **fields):
+    return dataclasses.replace(settings, optimizer=dataclasses.replace(settings.optimizer, **fields))
+
+
+@pytest.fixture(scope="module")
+def trained(trained_folder, tiny_corpus):
+    """Settings and number of steps of a finished tiny trial, its checkpoint, and what it never read."""
+    settings = settings_from_dict(json.loads((trained_folder / "settings.json").read_text()))
+    result = json.loads((trained_folder / "result.json").read_text())
+    steps = int(result["metrics"]["train/steps"])
+    unseen = unseen_tokens(tiny_corpus.folder, settings.model.vocab_size, steps * settings.batch.tokens)
+    return settings, steps, trained_folder / "checkpoint.pt", unseen
+
+
+@pytest.mark.parametrize("bits", [(8, 8, 8), (7, 7, 8), (6, 6, 8), (6, 6, 6), (5, 4, 7), (8, 4, 6), (4, 8, 8)])
+def test_the_size_of_a_trained_model_is_foreseen_within_the_stated_error(trained, bits) -> None:
+    settings, steps, checkpoint, unseen = trained
+    settings = at_bits(settings, *bits)
+    estimate = expected_bytes_model(settings, steps, unseen)
+    real = len(export_checkpoint(checkpoint, settings))
+    assert abs(estimate.bytes - real) <= estimate.relative_error * estimate.bytes
+    assert 0.02 <= estimate.relative_error < 0.15
+
+
+def test_fewer_bits_are_fewer_bytes(trained) -> None:
+    settings, steps, _, unseen = trained
+    sizes = [expected_bytes_model(at_bits(settings, *[bits] * 3), steps, unseen).bytes for bits in (8, 7, 6, 5, 4)]
+    assert sizes == sorted(sizes, reverse=True)
+    # A bit fewer of each of seven or eight, less what does not compress.
+    assert 0.55 < sizes[-1] / sizes[0] < 0.75
+
+
+def test_it_is_the_same_every_time_and_leaves_the_random_state_alone(trained) -> None:
+    settings, steps, _, unseen = trained
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, second = (expected_bytes_model(settings, steps, unseen) for _ in range(2))
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rates", "steps", "known"),
+    [
+        # Model bytes of the baseline and of its low-rate record, from their published logs.
+        ({}, 13_780, 15_815_847),
+        ({"matrix_lr": 0.02, "scalar_lr": 0.02, "tied_embed_lr": 0.03}, 14_421, 15_803_327),
+    ],
+)
+def test_the_reference_at_full_scale(rates, steps, known) -> None:
+    estimate = expected_bytes_model(with_optimizer(RunSettings(), **rates), steps)
+    assert abs(estimate.bytes - known) <= estimate.relative_error * known
+
+
+@pytest.mark.slow
+def test_an_early_checkpoint_of_the_reference_is_small_and_less_certain() -> None:
+    # 10.5 MB after 100 steps at full rates: the quantization step has a floor that small weights do not reach.
+    settings = dataclasses.replace(RunSettings(), stop=StopSettings(steps=20_000, seconds=None))
+    estimate = expected_bytes_model(settings, 100)
+    assert abs(estimate.bytes - 10_500_000) <= estimate.relative_error * estimate.bytes
+    assert estimate.relative_error > 0.05
+
+
+def constant_rate(steps: int, momentum: float, weight_decay: float = 0.0, matrix_lr: float = 0.1) -> RunSettings:
+    muon = MuonSettings(momentum, momentum, 0, weight_decay=weight_decay)
+    settings = dataclasses.replace(RunSettings(), muon=muon, stop=StopSettings(steps, None))
+    settings = dataclasses.replace(settings, schedule=dataclasses.replace(settings.schedule, warmdown_steps=0))
+    return with_optimizer(settings, matrix_lr=matrix_lr)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.95])
+def test_the_walk_grows_with_the_root_of_the_steps(momentum) -> None:
+    walk = walk_of(constant_rate(40_000, momentum), 40_000)
+    coherent = (1 + momentum) / (1 - momentum)
+    assert walk.muon == pytest.approx(0.1 * math.sqrt(40_000 * coherent), rel=0.01)
+    assert walk.adam == pytest.approx(200.0)
+    assert walk.decayed == 0.0
+
+
+def test_momentum_adds_nothing_before_there_is_any_history() -> None:
+    assert walk_of(constant_rate(1, 0.99), 1).muon == pytest.approx(0.1 * math.sqrt(2))
+
+
+def test_decay_bounds_the_walk() -> None:
+    # A walk of variance v a step that loses 2 d of it a step comes to rest at v / (2 d).
+    walk = walk_of(constant_rate(20_000, 0.0, weight_decay=0.02), 20_000)
+    assert walk.decayed == pytest.approx(0.1 * 0.02 * 20_000)
+    assert walk.muon == pytest.approx(0.1 / math.sqrt(2 * 0.1 * 0.02), rel=0.1)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e30])
+def test_absurd_rates_have_a_size_too(trained, rate) -> None:
+    settings, steps, _, unseen = trained
+    absurd = with_optimizer(settings, matrix_lr=rate, scalar_lr=rate, tied_embed_lr=rate)
+    assert expected_bytes_model(absurd, steps, unseen).bytes > 1000
+
+
+def test_an_untied_head_is_part_of_it(trained) -> None:
+    settings, steps, _, unseen = trained
+    untied = dataclasses.replace(settings, model=dataclasses.replace(settings.model, tie_embeddings=False))
+    more = expected_bytes_model(untied, steps, unseen).bytes - expected_bytes_model(settings, steps, unseen).bytes
+    assert more > 0.4 * settings.model.vocab_size * settings.model.model_dim
+
+
+def test_unseen_tokens_are_those_that_the_run_does_not_read(tmp_path) -> None:
+    header = numpy.zeros(256, dtype="<i4")
+    for index, tokens in enumerate(([1, 2, 2], [5, 0])):
+        header[:3] = 20240520, 1, len(tokens)
+        content = header.tobytes() + numpy.array(tokens, dtype="<u2").tobytes()
+        (tmp_path / f"fineweb_train_{index:06d}.bin").write_bytes(content)
+    assert unseen_tokens(tmp_path, 7, 3) == (0, 3, 4, 5, 6)
+    assert unseen_tokens(tmp_path, 7, 10**12) == (3, 4, 6)
