@@ -10,6 +10,9 @@ from typing import Any, NoReturn, Protocol
 from golfray.cli.exit_codes import INTERRUPTED, TERMINATED
 from golfray.cli.output import Output
 
+# How long what was said last may take to get out, where nobody reads it.
+_LAST_WORDS_S = 1.0
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM where nothing gentler is possible: like Ctrl-C for whoever cleans up, and told apart at the end."""
@@ -47,6 +50,7 @@ class Interrupts:
         self._stage = 0
         self._last: int | None = None
         self._before: dict[int, Any] = {}
+        self._saying: list[threading.Thread] = []
 
     @property
     def exit_code(self) -> int | None:
@@ -63,6 +67,8 @@ class Interrupts:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        for thread in self._saying:
+            thread.join(_LAST_WORDS_S)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._last = number
@@ -82,4 +88,6 @@ class Interrupts:
 
     def _say(self, line: str) -> None:
         # The main thread may be inside a write to the same stream, which a handler must not enter a second time.
-        threading.Thread(target=self._output.result, args=(line,), daemon=True).start()
+        thread = threading.Thread(target=self._output.result, args=(line,), daemon=True)
+        thread.start()
+        self._saying.append(thread)

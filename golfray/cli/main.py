@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+import typer.core
 
 import golfray
 from golfray.cli.data import data_app
@@ -20,6 +21,7 @@ from golfray.cli.exit_codes import (
     ENVIRONMENT,
     EXIT_CODES_HELP,
     INTERRUPTED,
+    MEANINGS,
     OUTPUT_CLOSED,
     TERMINATED,
     USAGE,
@@ -40,8 +42,29 @@ ENVIRONMENT_VARIABLES = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
 
+
+class PastTheParser(Exception):
+    """Carries ``error`` out of a verb: the parser would make an exit of its own of an interrupt or a broken pipe."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Verbs(typer.core.TyperGroup):
+    """The verbs; what ends one is told to :func:`main` as it is."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was typed."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise PastTheParser(error) from error
+
+
 app = typer.Typer(
     name="golfray",
+    cls=Verbs,
     help="Turns a search space into the language model that compresses best inside a byte cap.",
     epilog=EXIT_CODES_HELP,
     no_args_is_help=True,
@@ -92,30 +115,34 @@ def _run(words: list[str]) -> int:
     try:
         code = int(app(args=words, prog_name="golfray", standalone_mode=False) or 0)
         sys.stdout.flush()
+    except PastTheParser as past:
+        if isinstance(past.error, BrokenPipeError):
+            return _broken_pipe(output, past.error, stdout)
+        code = _leave(output, TERMINATED if isinstance(past.error, Terminated) else INTERRUPTED)
     except Terminated:
-        code = _leave(output, "terminated", TERMINATED)
+        code = _leave(output, TERMINATED)
     except (KeyboardInterrupt, typer.Abort):
-        code = _leave(output, "interrupted", INTERRUPTED)
+        code = _leave(output, INTERRUPTED)
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):
-            # The parser and rich make an exit of their own of it, whichever pipe it was.
+            # Rich, which prints the help, and the parser end the process themselves, whichever pipe it was.
             return _broken_pipe(output, ended.__context__, stdout)
         # While Ray runs it answers SIGTERM itself, by leaving with the signal's number.
         if ended.code != signal.SIGTERM:
             raise
-        code = _leave(output, "terminated", TERMINATED)
+        code = _leave(output, TERMINATED)
     except BrokenPipeError as error:
-        code = _broken_pipe(output, error, stdout)
+        return _broken_pipe(output, error, stdout)
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
-        code = _explain(output, error)
+        return _explain(output, error)
     if code in (INTERRUPTED, TERMINATED):
-        print(f"golfray: {'interrupted' if code == INTERRUPTED else 'terminated'}", file=sys.stderr)
+        print(f"golfray: {MEANINGS[code]}", file=sys.stderr)
     return code
 
 
-def _leave(output: Output, message: str, code: int) -> int:
-    """Say, in the document form too, that a verb was ended from outside."""
-    output.document("error", {**_NOWHERE, "message": message, "exit_code": code})
+def _leave(output: Output, code: int) -> int:
+    """The document of a verb that was ended from outside; returns its exit code."""
+    output.document("error", {**_NOWHERE, "message": MEANINGS[code], "exit_code": code})
     return code
 
 

@@ -51,8 +51,11 @@ class Output:
 
     def result(self, *lines: str) -> None:
         """Lines that are what the verb was called for; on standard error where documents are asked for."""
+        stream = sys.stderr if self.as_json else sys.stdout
         for line in lines:
-            print(line, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+            # With its end in one piece: another thread may be writing too.
+            stream.write(f"{line}\n")
+            stream.flush()
 
     def console(self) -> Console:
         """Where tables and live displays go: the stream of the lines.
@@ -76,7 +79,8 @@ class Output:
         """
         if self.as_json:
             document = {"schema": JSON_SCHEMA, "kind": kind, **content}
-            print(json.dumps(_finite(document), allow_nan=False, default=str), flush=True)
+            sys.stdout.write(json.dumps(_finite(document), allow_nan=False, default=str) + "\n")
+            sys.stdout.flush()
 
 
 def with_output(function: Callable[..., None]) -> Callable[..., None]:

@@ -1,0 +1,118 @@
+"""Ctrl-C and SIGTERM, sent for real: what the study is asked, what is said, what the exit code is."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).with_name("interrupted.py")
+INT, TERM = signal.SIGINT, signal.SIGTERM
+DRAINING = (
+    "interrupted: no more trials are started; the running trial needs about 12 s more; "
+    "Ctrl-C again ends what runs, a third time leaves at once"
+)
+
+
+class Waiting:
+    """The script, running; ``asked`` are its lines on standard error, ``said`` those on standard output."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, SCRIPT],
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._news = threading.Condition()
+        self._seen = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait_for("waiting")
+
+    def wait_for(self, line: str) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: line in self.said, timeout=60), self.said
+
+    def wait_for_more(self) -> None:
+        """Wait until one more line was said than there had been after the last wait."""
+        with self._news:
+            self._seen += 1
+            assert self._news.wait_for(lambda: len(self.said) > self._seen, timeout=60), self.said
+
+    def end(self) -> tuple[int, list[str]]:
+        """Let it end; returns its exit code and what was asked of the study."""
+        if self.process.poll() is None:
+            try:
+                self.process.stdin.write("end\n")
+                self.process.stdin.flush()
+            except BrokenPipeError:
+                pass  # it left by itself
+        asked = self.process.stderr.read().splitlines()
+        self._reader.join(60)
+        return self.process.wait(60), asked
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            if not line.startswith("."):
+                with self._news:
+                    self.said.append(line.rstrip("\n"))
+                    self._news.notify_all()
+
+
+@pytest.mark.parametrize(
+    ("signals", "code", "asked", "said"),
+    [
+        ([], 0, [], []),
+        ([INT], 130, ["drain: interrupted"], [DRAINING]),
+        (
+            [INT, INT],
+            130,
+            ["drain: interrupted", "stop: interrupted"],
+            [DRAINING, "interrupted: ending the running trials; once more to leave at once"],
+        ),
+        ([TERM], 143, ["stop: terminated"], ["terminated: ending the running trials; once more to leave at once"]),
+        (
+            [INT, TERM],
+            143,
+            ["drain: interrupted", "stop: terminated"],
+            [DRAINING, "terminated: ending the running trials; once more to leave at once"],
+        ),
+    ],
+)
+def test_stages(signals, code, asked, said):
+    waiting = Waiting()
+    for number, line in zip(signals, said, strict=True):
+        waiting.process.send_signal(number)
+        waiting.wait_for(line)
+    assert waiting.end() == (code, asked)
+    assert waiting.said == ["waiting", *said]
+
+
+@pytest.mark.parametrize(
+    ("signals", "error"),
+    [([INT, INT, INT], "KeyboardInterrupt"), ([TERM, TERM], "Terminated"), ([TERM, INT], "KeyboardInterrupt")],
+)
+def test_the_last_one_leaves_at_once(signals, error):
+    waiting = Waiting()
+    for number in signals[:-1]:
+        waiting.process.send_signal(number)
+        waiting.wait_for_more()
+    waiting.process.send_signal(signals[-1])
+    assert waiting.process.wait(60) == 99
+    assert waiting.end()[1][-1] == f"left: {error}"
+
+
+def test_handlers_are_put_back():
+    from golfray.cli.interrupts import Interrupts
+    from golfray.cli.output import Output
+
+    before = [signal.getsignal(number) for number in (INT, TERM)]
+    with Interrupts(None, Output()) as interrupts:
+        assert [signal.getsignal(number) for number in (INT, TERM)] != before
+    assert [signal.getsignal(number) for number in (INT, TERM)] == before
+    assert interrupts.exit_code is None
