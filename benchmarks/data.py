@@ -168,9 +168,13 @@ def compare(folder: pathlib.Path, ranks: int) -> None:
         pairs = list(zip(found["own slices"], passes, strict=True))
         faster = statistics.median(own.rate / other.rate for own, other in pairs)
         cheaper = statistics.median(other.cpu_s / own.cpu_s for own, other in pairs)
+        speed, memory = (
+            f"{middle['rate'] / 1e6:6.1f} M tokens/s, {middle['cpu_s']:6.2f} CPU s",
+            f"{middle['pss']:7.1f} MB",
+        )
         print(
-            f"  {form:20s} {middle['rate'] / 1e6:6.1f} M tokens/s, {middle['cpu_s']:6.2f} CPU s, PSS {middle['pss']:7.1f} "
-            f"MB (anonymous {middle['anonymous']:7.1f}); own slices: {faster:5.2f}x the speed, 1/{cheaper:.2f} of the CPU"
+            f"  {form:20s} {speed}, PSS {memory} (anonymous {middle['anonymous']:7.1f}); "
+            f"own slices: {faster:5.2f}x the speed, 1/{cheaper:.2f} of the CPU"
         )
 
 
