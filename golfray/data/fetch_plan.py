@@ -61,20 +61,20 @@ class FetchPlan:
     def lines(self) -> list[str]:
         """For a person, before anything is written."""
         dataset = self.dataset
-        groups: list[tuple[FileKind, str]] = [
-            ("tokenizer", dataset.tokenizer.name),
-            ("val", f"all {dataset.files_val:,} shard(s)"),
-            ("train", f"the first {self.train_shards:,} of {dataset.files_train:,} shards"),
-            ("documents", "the documents"),
-        ]
+        groups: dict[FileKind, str] = {
+            "tokenizer": dataset.tokenizer.name,
+            "val": f"all {dataset.files_val:,} shard(s)",
+            "train": f"the first {self.train_shards:,} of {dataset.files_train:,} shard(s)",
+            "documents": "all",
+        }
         lines = [f"{dataset.name} of {self.request.source.name}, into {self.request.to}"]
-        for kind, what in groups:
+        for kind, what in groups.items():
             if files := self.of_kind(kind):
-                lines.append(f"  {kind:9s} {what}: {len(files)} file(s), {in_units(sum(file.size for file in files))}")
+                lines.append(f"  {kind:9s}  {in_units(sum(file.size for file in files)):>9s}  {what}")
         there = sum(state.is_there for state in self.states)
         begun = sum(state.have for state in self.states if not state.is_there)
         if there or begun:
-            lines.append(f"  there already: {there} whole file(s), to be verified, and {in_units(begun)} of others")
+            lines.append(f"  {there} file(s) are there, to be verified, and {in_units(begun)} of others")
         lines.append(
             f"  to be written: {in_units(self.need_bytes)} (one copy, here); free: {in_units(self.free_bytes)}"
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from golfray.data.bare_tokens import TOKEN_BYTES, could_be_tokens, header_for
 from golfray.data.errors import DataError
@@ -17,6 +20,9 @@ from golfray.data.sources import Patience, Source, probe
 
 DOCUMENTS = ("docs_selected.jsonl", "docs_selected.source_manifest.json")
 PROBES_AT_ONCE = 8
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +52,44 @@ def list_files(
     ``DataError`` naming a file that the source has not, or that is not what it must be.
     """
     jobs = list(_jobs(request, dataset, folder, train_shards))
-    with concurrent.futures.ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-        waiting = [pool.submit(_look_at, job, request, dataset, patience, listener) for job in jobs]
-        try:
-            return [future.result() for future in waiting]
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    return _in_threads(lambda job: _look_at(job, request, dataset, patience, listener), jobs)
+
+
+def _in_threads(action: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """``[action(item) for item in items]``, several at once; raises what the first item that fails raises.
+
+    The threads do not outlive the process: whoever interrupts it does not wait for a server that does not answer.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
+    for index in range(len(items)):
+        waiting.put(index)
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                index = waiting.get_nowait()
+                try:
+                    answers.put((index, action(items[index])))
+                except Exception as error:  # noqa: BLE001 - raised where the answers are taken
+                    answers.put((index, error))
+
+    for _ in range(PROBES_AT_ONCE):
+        threading.Thread(target=work, daemon=True).start()
+    found: dict[int, R | Exception] = {}
+    results: list[R] = []
+    while len(results) < len(items):
+        index, answer = answers.get()
+        found[index] = answer
+        while len(results) in found:
+            result = found[len(results)]
+            if isinstance(result, Exception):
+                with contextlib.suppress(queue.Empty):
+                    while True:
+                        waiting.get_nowait()
+                raise result
+            results.append(result)
+    return results
 
 
 @dataclasses.dataclass(frozen=True)

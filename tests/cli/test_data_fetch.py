@@ -89,6 +89,21 @@ def test_each_documented_end(golfray, published, tmp_path):
 
 
 @pytest.mark.slow
+def test_an_interruption_does_not_wait_for_a_server_that_does_not_answer(golfray, published, tmp_path, wait):
+    with serve(published, stall_probes=True) as server:
+        started = golfray.start("data", "fetch", server.base, "--variant=sp320", "--to", tmp_path)
+        wait(lambda: any("fineweb_val" in path for path, _ in server.requests))
+        os.kill(started.process.pid, signal.SIGINT)
+        ended = started.end()
+        assert not server.released.is_set()
+        # Every one of the files was still being waited for: none of the requests was given up and made again.
+        asked = [path for path, _ in server.requests]
+        assert len(asked) == len(set(asked))
+    assert ended.code == 130, ended
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_quietly(golfray, published, tmp_path):
     ended = golfray.run("data", "fetch", published, "--variant=sp320", "--train-shards=1", "--to", tmp_path, "-q")
     assert ended.err == ""

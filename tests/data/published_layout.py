@@ -133,7 +133,8 @@ class Behaviour:
     """How a server answers. Paths are those below its root.
 
     ``cut``: after so many bytes of the answer the connection is closed, each number used once. ``fail``: statuses to
-    answer first, with headers. ``stall``: after so many bytes nothing more comes. ``redirect`` sends everything to
+    answer first, with headers. ``stall``: after so many bytes nothing more comes, with ``stall_probes`` nothing at all
+    to who asks for the first 1,024 bytes. ``redirect`` sends everything to
     another address, ``answer`` replaces a file's content, ``announce`` the size that is told of it.
     """
 
@@ -142,6 +143,7 @@ class Behaviour:
     cut: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     fail: dict[str, list[tuple[int, dict[str, str]]]] = dataclasses.field(default_factory=dict)
     stall: dict[str, int] = dataclasses.field(default_factory=dict)
+    stall_probes: bool = False
     redirect: str = ""
     redirect_headers: dict[str, str] = dataclasses.field(default_factory=dict)
     headers: Callable[[str, bytes], dict[str, str]] = lambda path, content: {}
@@ -213,7 +215,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         is_probe = self.headers.get("Range", "") == "bytes=0-1023"
         with contextlib.suppress(ConnectionError):
-            if not is_probe and path in behaviour.stall:
+            if is_probe and behaviour.stall_probes:
+                self.owner.released.wait(120)
+            elif not is_probe and path in behaviour.stall:
                 self.wfile.write(body[: behaviour.stall[path]])
                 self.wfile.flush()
                 self.owner.released.wait(120)

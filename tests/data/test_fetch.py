@@ -1,5 +1,6 @@
 """Fetching a published dataset whole: from a folder and over http, continued, verified, and opened as a corpus."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -132,12 +133,17 @@ def test_a_plan_says_everything_and_writes_nothing(published: pathlib.Path, tmp_
     expected = sum(path.stat().st_size for path in [*shards, *(published / "tokenizers").iterdir()])
     assert planned.need_bytes == expected == planned.to_record()["need_bytes"]
     assert len(planned.file_lines()) == 6
-    assert "the first 2 of 5 shards" in "\n".join(planned.lines())
+    assert "the first 2 of 5 shard(s)" in "\n".join(planned.lines())
+
+
+def test_of_many_files_that_are_missing_the_first_is_named(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for path in (own / "datasets" / NAME).iterdir():
+        path.unlink()
+    with pytest.raises(MissingError, match=r"fineweb_val_000000.bin: no such file; the manifest counts 2 val shard"):
+        plan(own, tmp_path / "data")
 
 
 def test_room_is_checked_before_anything_is_written(published: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    import dataclasses
-
     planned = dataclasses.replace(plan(published, tmp_path / "data"), free_bytes=100_000)
     with pytest.raises(CannotWriteError, match=r"bytes are needed, but 100,000 are free there") as refused:
         run_fetch(planned, QUICK, Heard())
