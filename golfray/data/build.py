@@ -118,7 +118,7 @@ class Contents:
 def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], None] = lambda line: None) -> Manifest:
     """Fill an empty folder with tokenizer, shards and, last, the manifest, which is returned.
 
-    Holds in memory about 40 times the bytes of the longest document, 200 MB at least, however many there are.
+    Holds in memory about 60 times the bytes of the longest document, 200 MB at least, however many there are.
     ``say`` is told of every shard. Raises ``OSError`` where the folder cannot be written.
     """
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=contents.model)

@@ -89,8 +89,8 @@ def build_own_text(request: OwnText, folder: pathlib.Path, say: Callable[[str], 
     """Build ``folder``, which must not exist, and return its manifest; ``say`` is told what is done and found.
 
     The text is read once and kept on the disk of ``folder`` meanwhile, as large as it is unpacked. Memory: about 40
-    bytes a document, ten times the text that the tokenizer is trained on (at most 64 MB of it), forty times the longest
-    document (at most 32 MB).
+    bytes a document, and the larger of ten times the text that the tokenizer is trained on (at most 64 MB of it) and
+    sixty times the longest document (at most 16 MB).
 
     Raises ``DataError`` for text, tokenizer or values that do not fit, and ``CannotWriteError`` (full disk, read-only
     folder); nothing is left behind then.

@@ -160,11 +160,5 @@ def _wrong_size(where: object, size: int, count: int) -> Finding | None:
     if size == HEADER_BYTES + 4 * count:
         return error("shard-size", where, f"{says}: its tokens take 4 bytes each", "use shards of 2-byte tokens")
     if size < must:
-        share = 100 * (size - HEADER_BYTES) / (2 * count)
-        return error(
-            "shard-cut",
-            where,
-            f"{says}: cut short, {share:.4g} % of its tokens are there (cut download?)",
-            AGAIN,
-        )
+        return error("shard-cut", where, f"{says}: cut short, {must - size:,} bytes are missing (cut download?)", AGAIN)
     return error("shard-size", where, f"{says}: {size - must:,} bytes too many (two files joined?)", AGAIN)

@@ -14,8 +14,8 @@ from typing import IO, cast
 
 from golfray.data.errors import DataError
 
-# Encoding a document takes about 40 times its bytes of memory; this many keep it below 1.5 GB.
-MAX_DOCUMENT_BYTES = 2**25
+# Encoding a document takes about 60 times its bytes of memory; this many keep that at 1 GB.
+MAX_DOCUMENT_BYTES = 2**24
 # JSON may write a character of 1 byte as 6.
 _MAX_LINE_BYTES = 6 * MAX_DOCUMENT_BYTES
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -62,7 +62,8 @@ def test_the_manifest_is_true_of_the_folder(tmp_path: pathlib.Path) -> None:
         assert tokens[0] == tokenizer.bos_id()
         assert tokenizer.eos_id() not in tokens
         assert decode_documents(paths, tokenizer) == documents
-        assert sum(len(text.encode()) for text in documents) == split.text_bytes == split.scored_bytes
+        bytes_of_text = sum(len(text.encode()) for text in documents)
+        assert bytes_of_text == split.text_bytes == split.normalised_bytes == split.scored_bytes
         assert count_scored_bytes(paths, table) == split.scored_bytes
 
 
@@ -129,7 +130,19 @@ def test_a_missing_file_is_named(tmp_path: pathlib.Path) -> None:
 def test_a_build_that_fails_leaves_nothing(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="no tokenizer of 60000 pieces"):
         build_corpus(dataclasses.replace(RECIPE, vocab_size=60_000), lambda: DOCUMENTS, tmp_path)
-    assert besides_the_lock(tmp_path) == []
+    assert everything(tmp_path) == []
+
+
+def test_a_build_leaves_no_lock_behind(tmp_path: pathlib.Path) -> None:
+    folder = build_corpus(RECIPE, lambda: DOCUMENTS, tmp_path)
+    assert list((tmp_path / "corpora").iterdir()) == [folder]
+
+
+def test_folders_that_hold_something_else_stay(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "corpora").mkdir()
+    with pytest.raises(DataError, match="no tokenizer of 60000 pieces"):
+        build_corpus(dataclasses.replace(RECIPE, vocab_size=60_000), lambda: DOCUMENTS, tmp_path)
+    assert everything(tmp_path) == [tmp_path / "corpora"]
 
 
 # Builds RECIPE from DOCUMENTS as a process of its own; what stands for {before} runs ahead of the build.
@@ -175,6 +188,10 @@ def besides_the_lock(home: pathlib.Path) -> list[str]:
     return [path.name for path in (home / "corpora").iterdir() if not path.name.endswith(".lock")]
 
 
+def everything(home: pathlib.Path) -> list[pathlib.Path]:
+    return list(home.rglob("*"))
+
+
 @pytest.mark.parametrize(
     ("event", "part"),
     [
@@ -191,6 +208,7 @@ def test_kill_9_in_the_middle_leaves_nothing_half_made(
     output, _ = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, output
     assert [name.endswith(".unfinished") for name in besides_the_lock(tmp_path)] == [True]
+    assert len(everything(tmp_path / "corpora")) > 1, "the lock of a killed process is left"
 
     with caplog.at_level(logging.INFO):
         folder = build_corpus(RECIPE, lambda: DOCUMENTS, tmp_path)
@@ -207,7 +225,7 @@ def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path: pathlib.Path) 
     last = output.splitlines()[-1]
     assert "could not be built: [Errno 27] File too large" in last
     assert "GOLFRAY_HOME can be set" in last
-    assert besides_the_lock(tmp_path) == []
+    assert everything(tmp_path) == []
 
 
 def test_two_builders_at_once_build_one_corpus(tmp_path: pathlib.Path) -> None:

@@ -1,9 +1,12 @@
 """The demo corpus end to end, folders with and without a manifest, and the refusals."""
 
+import io
 import json
 import pathlib
 import shutil
+from collections.abc import Callable
 
+import numpy
 import pytest
 import sentencepiece
 
@@ -15,6 +18,8 @@ from golfray.data.corpus import DEMO_RECIPE, Corpus, choose_corpus, demo_corpus,
 from golfray.data.errors import DataError
 from golfray.data.manifest import read_manifest
 from golfray.data.reference_points import decode_documents
+from golfray.data.tokenizer import train_tokenizer
+from tests.conftest import generated_documents
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +110,75 @@ def _without_manifest(folder: pathlib.Path) -> pathlib.Path:
     return bare
 
 
-def test_a_cut_shard_is_named(tiny_corpus: Corpus, bare: pathlib.Path) -> None:
-    path = bare / "fineweb_train_000000.bin"
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(DataError, match=r"fineweb_train_000000\.bin: header says 60000 tokens"):
-        open_corpus(bare, tiny_corpus.tokenizer)
+def _cut(content: bytes) -> bytes:
+    return content[:-2]
+
+
+def _wrong_magic(content: bytes) -> bytes:
+    return b"\1" + content[1:]
+
+
+def _headerless(content: bytes) -> bytes:
+    return content[1024:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            _cut,
+            r"its header says 60,000 tokens, .* has 121,022: cut short, 2 bytes are missing .* build it again",
+        ),
+        (_wrong_magic, r"magic 20240385, must be 20240520, in what is a header otherwise"),
+        (_headerless, r".* it looks like bare tokens without a header, .*`golfray data fetch --no-header` does"),
+    ],
+)
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_a_shard_that_is_none_is_named(
+    tiny_corpus: Corpus, copied: pathlib.Path, damage: Callable[[bytes], bytes], message: str, with_manifest: bool
+) -> None:
+    path = copied / "fineweb_train_000000.bin"
+    path.write_bytes(damage(path.read_bytes()))
+    if not with_manifest:
+        (copied / "manifest.json").unlink()
+    with pytest.raises(DataError, match=rf"fineweb_train_000000\.bin: {message}"):
+        open_corpus(copied, tiny_corpus.tokenizer)
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+@pytest.mark.parametrize("position", [0, -1])
+def test_a_training_token_beyond_the_vocabulary_is_found_in_a_sample(
+    tiny_corpus: Corpus, copied: pathlib.Path, position: int, with_manifest: bool
+) -> None:
+    path = copied / "fineweb_train_000001.bin"
+    tokens = numpy.memmap(path, dtype="<u2", mode="r+", offset=1024)
+    tokens[position] = 320
+    tokens.flush()
+    if not with_manifest:
+        (copied / "manifest.json").unlink()
+    message = (
+        r"000001\.bin: token 320 in a sample of it, but the tokenizer tiny_320_bpe\.model has 320 pieces; .* every"
+    )
+    with pytest.raises(DataError, match=message):
+        open_corpus(copied, tiny_corpus.tokenizer)
+
+
+def test_another_tokenizer_of_the_same_vocabulary_is_warned_of(bare: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    other = tmp_path / "other.model"
+    other.write_bytes(train_tokenizer(generated_documents(40, seed=9), 320))
+    warning = open_corpus(bare, other).warning
+    assert "None of its first documents is encoded by other.model as it is here" in warning
+
+
+def test_a_tokenizer_that_cannot_be_exact_is_warned_of(bare: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(generated_documents(40, seed=9)), model_writer=model, vocab_size=320, minloglevel=2,
+        user_defined_symbols=["<cap>"], byte_fallback=True,
+    )  # fmt: skip
+    other = tmp_path / "other.model"
+    other.write_bytes(model.getvalue())
+    assert "Of its tokenizer: it has 1 user-defined symbol(s) ('<cap>')" in open_corpus(bare, other).warning
 
 
 def test_an_empty_folder_is_named(tmp_path: pathlib.Path) -> None:
@@ -143,7 +212,7 @@ def test_a_missing_shard_is_noticed(copied: pathlib.Path) -> None:
 @pytest.mark.parametrize("content", ["{", '{"format": "golfray-corpus/1", "name": "x"}'])
 def test_a_manifest_that_makes_no_sense_is_named(copied: pathlib.Path, content: str) -> None:
     (copied / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json: not "):
+    with pytest.raises(DataError, match=r"manifest\.json: not .*; delete the folder .* and have it built anew"):
         open_corpus(copied)
 
 
