@@ -2,79 +2,137 @@
 
 from __future__ import annotations
 
-import dataclasses
-import signal
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from golfray.cli.exit_codes import CRASHES, INTERRUPTED, NO_FEASIBLE
-from golfray.cli.options import SETS
+from golfray.cli.exit_codes import CRASHES, NO_FEASIBLE, OK
+from golfray.cli.options import SETS, TRACKING_URI, complete_study
+from golfray.cli.output import Output, with_output
+
+if TYPE_CHECKING:
+    from golfray.cli.prepare import Prepared
+    from golfray.sweep.records import StudyRecord
+
+RESUME = typer.Option(
+    None,
+    metavar="STUDY",
+    help="Go on with this study: its folder, or its name below ./studies. Without SPACE.yaml its space is that of "
+    "its log.",
+    autocompletion=complete_study,
+)
 
 
+@with_output
 def tune(
-    space_file: Path = typer.Argument(..., metavar="SPACE.yaml", help="The search space."),
+    space_file: Path | None = typer.Argument(None, metavar="[SPACE.yaml]", help="The search space."),
     study_dir: Path | None = typer.Option(None, help="Folder of this study; default: studies/<name of the space>."),
+    resume: str | None = RESUME,
+    allow_changes: bool = typer.Option(
+        False, "--allow-changes", help="With --resume: go on although the space, its data or golfray have changed."
+    ),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Say the trials, lanes, time, disk and sizes of a new study; start and write nothing."
+    ),
+    tracking_uri: str | None = TRACKING_URI,
     sets: list[str] = SETS,
+    *,
+    output: Output,
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
-    from golfray.cli.wiring import absolute, corpus_for, has_gpu, passes_lines
-    from golfray.config.resolve import Layer
-    from golfray.sweep.space import load_space
+    from golfray.cli.prepare import prepare, read_space
+    from golfray.cli.wiring import absolute
 
-    # First of all, and before torch and Ray are imported: a typing mistake is answered at once.
-    space = load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
+    space = None if space_file is None else read_space(space_file, sets)
+    if resume is not None:
+        from golfray.report.lookup import find_study
 
+        folder = absolute(find_study(resume))
+    else:
+        assert space is not None
+        folder = absolute(study_dir or Path("studies") / space.name)
+
+    if dry_run:
+        from golfray.cli.dry_run import dry_run as say_plan
+
+        assert space is not None
+        say_plan(space, folder, output)
+        return
+
+    from golfray.sweep.study_folder import create_study_folder, only_driver_of
+
+    if resume is None:
+        create_study_folder(folder)
+    with only_driver_of(folder):
+        prepared = prepare(space, folder, sets, allow_changes, tracking_uri, output)
+        if prepared.left.nothing:
+            output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
+            code = _show_end(prepared.record, folder, output, None)
+        else:
+            code = _run(prepared, folder, output)
+    if code != OK:
+        raise typer.Exit(code)
+
+
+def _refuse_contradictions(
+    space_file: Path | None, study_dir: Path | None, resume: str | None, allow_changes: bool, dry_run: bool
+) -> None:
+    if resume is None and space_file is None:
+        raise typer.BadParameter("name a search space, such as search_spaces/muon.yaml, or a study with --resume")
+    if resume is None and allow_changes:
+        raise typer.BadParameter("--allow-changes means something with --resume only")
+    if resume is not None and study_dir is not None:
+        raise typer.BadParameter("--resume names the study's folder already; leave --study-dir out")
+    if resume is not None and dry_run:
+        raise typer.BadParameter("--dry-run plans a new study; `golfray status` says what is left of one")
+
+
+def _run(prepared: Prepared, folder: Path, output: Output) -> int:
+    """Run the study until it ends, however that is; returns the exit code."""
+    from golfray.cli.interrupts import Interrupts
+    from golfray.cli.observers import study_observers
     from golfray.cluster.executor import RayExecutor
-    from golfray.report.console import ConsoleObserver
-    from golfray.report.summary import print_summary
-    from golfray.ship.packer import bytes_code
-    from golfray.sweep.records import best_feasible
-    from golfray.sweep.study import Study, create_study_folder, only_driver_of
+    from golfray.sweep.study import Study
     from golfray.tracking.mlflow_observer import MlflowObserver
 
-    config = space.base.config
-    corpus = corpus_for(space.base)
-    for line in [*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus)]:
-        print(line, flush=True)
-    paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
-    space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
-
-    folder = create_study_folder(absolute(study_dir or Path("studies") / space.name))
-    # On a large machine no more lanes are started than trials will ever fill.
-    most = None if space.trials is None else space.trials + space.replicates - 1
-    with (
-        only_driver_of(folder),
-        RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=most) as executor,
-    ):
+    space, config = prepared.space, prepared.space.base.config
+    with contextlib.ExitStack() as stack:
+        # On a large machine no more lanes are started than trials will ever fill.
+        executor = stack.enter_context(
+            RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=prepared.left.most_lanes)
+        )
         study = Study(
             space,
             executor,
             folder,
-            bytes_code=bytes_code(),
-            uniform_bpb=corpus.reference_points["uniform"],
-            data=corpus.to_record(),
-            observers=[ConsoleObserver(), MlflowObserver(folder)],
+            bytes_code=prepared.bytes_code,
+            uniform_bpb=prepared.corpus.reference_points["uniform"],
+            data=prepared.corpus.to_record(),
+            observers=[
+                *study_observers(output, prepared.past),
+                MlflowObserver(folder, prepared.store, output.result),
+            ],
         )
-        interrupts: list[int] = []
+        interrupts = stack.enter_context(Interrupts(study, output))
+        record = study.resume(prepared.changes) if prepared.resumes else study.run()
+    return _show_end(record, folder, output, interrupts.exit_code)
 
-        def on_interrupt(number: int, _frame: object) -> None:
-            if interrupts:
-                raise KeyboardInterrupt
-            interrupts.append(number)
-            print("interrupted: ending the running trials; once more to leave at once", flush=True)
-            study.stop("interrupted")
 
-        before = {number: signal.signal(number, on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            record = study.run()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-    print_summary(record, folder)
-    if interrupts:
-        raise typer.Exit(INTERRUPTED)
-    if study.hopeless:
-        raise typer.Exit(CRASHES)
-    if best_feasible(record) is None:
-        raise typer.Exit(NO_FEASIBLE)
+def _show_end(record: StudyRecord, folder: Path, output: Output, interrupted: int | None) -> int:
+    """Say how a study ended; returns the exit code that follows from it."""
+    from golfray.report.documents import study_document
+    from golfray.report.summary import print_summary
+    from golfray.sweep.records import best_feasible
+
+    if interrupted is not None:
+        code = interrupted
+    elif record.hopeless:
+        code = CRASHES
+    else:
+        code = OK if best_feasible(record) is not None else NO_FEASIBLE
+    print_summary(record, folder, output.console(), verbose=output.verbose)
+    output.document("study", {**study_document(record, folder), "exit_code": code})
+    return code

@@ -1,0 +1,113 @@
+"""What is settled before the first trial: which study, on which data, with what changed, and whether it fits here.
+
+Nothing heavy is imported before the space has been read, so that a typing mistake is answered at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golfray.cli.output import Output
+
+if TYPE_CHECKING:
+    from golfray.data.corpus import Corpus
+    from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.records import StudyRecord
+    from golfray.sweep.space import Space
+    from golfray.tracking.store import Store
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A study that may start, or go on where ``record`` has something; its folder is ours.
+
+    ``past`` are the events of its log, ``changes`` the lines of what is allowed to differ from them.
+    """
+
+    space: Space
+    corpus: Corpus
+    store: Store
+    bytes_code: int
+    record: StudyRecord
+    past: list[dict[str, Any]]
+    changes: list[str]
+    left: WorkLeft
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the study goes on."""
+        return bool(self.past)
+
+
+def read_space(space_file: Path, sets: list[str]) -> Space:
+    """The space of a file, ``--set`` over it."""
+    from golfray.cli.wiring import has_gpu
+    from golfray.config.resolve import Layer
+    from golfray.sweep.space import load_space
+
+    return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+
+
+def prepare(
+    space: Space | None, folder: Path, sets: list[str], allow: bool, tracking_uri: str | None, output: Output
+) -> Prepared:
+    """Settle everything about the study in ``folder``, which this process holds, and say it.
+
+    ``space``: as read from a file; None takes that of the folder's log, with ``sets`` over it. Raises, with an exit
+    code, what would end the study later: another study in the folder, changes nobody allowed, data that are not there,
+    a budget or disk that is too small, a store that cannot be written.
+    """
+    from golfray.cli.wiring import corpus_for, passes_lines
+    from golfray.config.resolve import Layer
+    from golfray.ship.packer import bytes_code
+    from golfray.sweep.agenda import work_left
+    from golfray.sweep.events import LOG_NAME, read_events
+    from golfray.sweep.plan import check_budget
+    from golfray.sweep.records import StudyRecord
+    from golfray.sweep.space_diff import allowed_changes, changes_since
+    from golfray.sweep.space_record import space_of
+    from golfray.tracking.store import Store
+
+    log = folder / LOG_NAME
+    past = list(read_events(log)) if log.exists() else []
+    record = StudyRecord.from_events(past)
+    if space is None:
+        space = space_of(record, str(log), [Layer.from_sets(sets)])
+    check_budget(space)
+    store = Store.of(folder, tracking_uri)
+    corpus = corpus_for(space.base)
+    paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
+    space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
+    size, changes = bytes_code(), []
+    if past:
+        found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
+        changes = allowed_changes(found, folder, allow=allow)
+    left = work_left(space, record)
+    config = space.base.config
+    output.say(*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
+    if not left.nothing:
+        _check_disk(space, left, folder)
+        warning = store.check()
+        if warning is not None:
+            output.result(warning)
+    return Prepared(space, corpus, store, size, record, past, changes, left)
+
+
+def _check_disk(space: Space, left: WorkLeft, folder: Path) -> None:
+    """Raise where the disks have no room for the trials that are left: at most those that time allows."""
+    import torch
+
+    from golfray.sweep.disk_room import check_disk, disk_need, most_trials
+
+    config = space.base.config
+    trials = left.most_lanes
+    if trials is None:
+        # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
+        ranks = max(len(os.sched_getaffinity(0)), torch.cuda.device_count())
+        trials = most_trials(space, max(1, ranks // config.workers))
+    if trials is not None:
+        check_disk(disk_need(config.to_run_settings(0), trials, config.workers), folder, Path(tempfile.gettempdir()))
