@@ -44,18 +44,12 @@ UNKNOWN_ORIGIN = (
 
 NEEDS_FINEWEB = """\
 the full scale trains on FineWeb, which golfray does not have: {reason}
-The tokens are published as the Hugging Face data set willdepueoai/parameter-golf. Needed of it, for 1,024 pieces:
-  datasets/datasets/fineweb10B_sp1024/fineweb_val_*.bin     all of them, about 124 MB
-  datasets/datasets/fineweb10B_sp1024/fineweb_train_*.bin   the first 80 are the usual choice: 200 MB each, 16 GB
-  datasets/tokenizers/fineweb_1024_bpe.model
-With the Hub's own client (pip install huggingface_hub), this brings them into the folder DIR:
-  hub() {{ hf download willdepueoai/parameter-golf --repo-type dataset --local-dir DIR --include "$1"; }}
-  hub 'datasets/tokenizers/fineweb_1024_bpe.*'
-  hub 'datasets/datasets/fineweb10B_sp1024/fineweb_*_0000[0-7]?.bin'
-Then give both places:
-  --set data.folder=DIR/datasets/datasets/fineweb10B_sp1024
-  --set data.tokenizer=DIR/datasets/tokenizers/fineweb_1024_bpe.model
-To try golfray without it, choose the laptop scale (scale: laptop in a space file, --scale laptop elsewhere)."""
+This fetches the published tokens, 16 GB with 80 training shards (--train-shards takes fewer; --dry-run only says what):
+  golfray data fetch --to DIR
+Then give the folder that it has filled:
+  --set data.folder=DIR/datasets/fineweb10B_sp1024
+Text of your own becomes such a folder with: golfray data build FILE... --out FOLDER
+To try golfray without either, choose the laptop scale (scale: laptop in a space file, --scale laptop elsewhere)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,7 +108,7 @@ def test_full_scale_without_fineweb_says_how_to_get_it(golfray, write_space):
     for ended in ends.values():
         assert ended.code == 2
         assert ended.err.startswith("golfray: the full scale trains on FineWeb, which golfray does not have")
-        assert "pip install huggingface_hub" in ended.err
+        assert "golfray data fetch --to DIR" in ended.err
         assert "--set data.folder=" in ended.err
         assert "Traceback" not in ended.err
     assert not (golfray.folder / "studies").exists()

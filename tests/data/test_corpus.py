@@ -246,10 +246,10 @@ def test_full_scale_without_fineweb_says_how_to_get_it(demo: Corpus) -> None:
         with pytest.raises(DataError, match="the full scale trains on FineWeb") as caught:
             choose_corpus("full", data, 1024)
         for word in (
-            "willdepueoai/parameter-golf",
-            "hf download",
-            "--set data.folder=DIR/datasets/datasets/fineweb10B_sp1024",
-            "--set data.tokenizer=DIR/datasets/tokenizers/fineweb_1024_bpe.model",
+            "golfray data fetch --to DIR",
+            "--set data.folder=DIR/datasets/fineweb10B_sp1024",
+            "golfray data build FILE... --out FOLDER",
+            "--scale laptop",
         ):
             assert word in str(caught.value)
 
