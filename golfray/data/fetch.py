@@ -13,6 +13,7 @@ from typing import Any
 import sentencepiece
 
 from golfray.core.byte_table import ByteTable, build_byte_table
+from golfray.data.byte_accounting import find_inexact
 from golfray.data.errors import DataError
 from golfray.data.fetch_errors import FetchLockedError
 from golfray.data.fetch_file import FetchFile, FileFetcher, Listener, disk_errors
@@ -69,6 +70,8 @@ class Fetched:
             f"{self.folder}: {train.tokens:,} training tokens in {len(train.shards)} shard(s), {val.tokens:,} "
             f"validation tokens ({val.scored_bytes:,} bytes), all verified",
             *self.notes,
+            "documents in both splits, and the text against the tokenizer, are looked for by:",
+            f"  golfray data check {shlex.quote(str(self.folder))}",
             "to train on it:",
             f"  golfray tune search_spaces/muon.yaml {sets}",
         ]
@@ -86,9 +89,10 @@ def run_fetch(plan: FetchPlan, patience: Patience, listener: Listener) -> Fetche
     with disk_errors(to), _only_one(to):
         plan.ledger.keep_manifest(plan.manifest)
         fetcher = FileFetcher(request.source, plan.ledger, patience, listener)
-        _obtain_others(fetcher, plan.of_kind("tokenizer"))
-        tokenizer = to / "tokenizers" / pathlib.PurePosixPath(dataset.tokenizer.model).name
-        loaded = _load_tokenizer(tokenizer, dataset) if dataset.tokenizer.is_sentencepiece else None
+        model, *others = plan.of_kind("tokenizer")
+        tokenizer = model.target
+        loaded = fetcher.obtain(model, lambda path: _verify_tokenizer(path, dataset))
+        _obtain_others(fetcher, others)
         if request.tokenizer_only:
             return Fetched(plan, tokenizer, None, [])
         table = None if loaded is None else build_byte_table(loaded, dataset.vocab_size)
@@ -102,7 +106,7 @@ def run_fetch(plan: FetchPlan, patience: Patience, listener: Listener) -> Fetche
             )
             return Fetched(plan, tokenizer, None, [note])
         manifest = write_fetched_manifest(plan, tokenizer, int(loaded.bos_id()), val, train)
-    return Fetched(plan, tokenizer, manifest, _notes(plan, manifest))
+    return Fetched(plan, tokenizer, manifest, _notes(plan, manifest, loaded))
 
 
 def _obtain_others(fetcher: FileFetcher, files: list[FetchFile]) -> None:
@@ -124,7 +128,13 @@ def _obtain_split(
     return SplitFacts.join(files, found)
 
 
-def _load_tokenizer(path: pathlib.Path, dataset: PublishedDataset) -> sentencepiece.SentencePieceProcessor:
+def _verify_tokenizer(
+    path: pathlib.Path, dataset: PublishedDataset
+) -> tuple[str, sentencepiece.SentencePieceProcessor | None]:
+    """Hash of the file, and the tokenizer where it is of the kind that golfray counts bytes with."""
+    sha256 = describe_file(path).sha256
+    if not dataset.tokenizer.is_sentencepiece:
+        return sha256, None
     tokenizer = load_tokenizer(path)
     for what, found, said in (
         ("pieces", int(tokenizer.vocab_size()), dataset.vocab_size),
@@ -135,11 +145,14 @@ def _load_tokenizer(path: pathlib.Path, dataset: PublishedDataset) -> sentencepi
                 f"{path}: this tokenizer has {found} {what}, but the manifest says {said} for {dataset.name}: these "
                 "shards were made with another one"
             )
-    return tokenizer
+    return sha256, tokenizer
 
 
-def _notes(plan: FetchPlan, manifest: Manifest) -> list[str]:
+def _notes(plan: FetchPlan, manifest: Manifest, tokenizer: sentencepiece.SentencePieceProcessor) -> list[str]:
     notes = [manifest.warning] if manifest.warning else []
+    notes += [
+        f"bytes cannot be counted exactly with this tokenizer: {inexact.why}" for inexact in find_inexact(tokenizer)
+    ]
     said, found = plan.dataset.docs_val, manifest.val.documents
     if said not in (None, found):
         notes.append(

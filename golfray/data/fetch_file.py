@@ -160,7 +160,7 @@ class FileFetcher:
         entry = self.ledger.get(file.target)
         known = (entry.sha256 if entry else None) or (None if file.added else file.remote.sha256)
         if known not in (None, sha256):
-            return f"has sha256 {sha256}, but {known} when it was fetched", None
+            return f"has sha256 {sha256}, must have {known}", None
         self._record(file, sha256)
         return "", (facts,)
 

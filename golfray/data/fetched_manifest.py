@@ -87,7 +87,7 @@ def write_fetched_manifest(
 def _split(facts: SplitFacts, bos_id: int) -> Split:
     """What is known of the text is what its tokens stand for."""
     return Split(
-        documents=int(facts.counts[bos_id]),
+        documents=int(facts.counts[bos_id]) if bos_id >= 0 else 0,
         tokens=facts.tokens,
         text_bytes=facts.scored_bytes,
         scored_bytes=facts.scored_bytes,

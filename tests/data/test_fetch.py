@@ -1,12 +1,14 @@
 """Fetching a published dataset whole: from a folder and over http, continued, verified, and opened as a corpus."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import shutil
 
 import numpy
 import pytest
+import sentencepiece
 
 from golfray.core.settings import DataSettings
 from golfray.core.shards import list_shards, map_shard
@@ -159,9 +161,7 @@ def test_a_changed_byte_on_disk_is_found_and_mended(published: pathlib.Path, tmp
     path.write_bytes(content)
     _, heard = fetch(published, tmp_path)
     assert heard.came == [path.name]
-    assert any(
-        f"{path}: has sha256" in line and "when it was fetched; fetching it again" in line for line in heard.lines
-    )
+    assert any(f"{path}: has sha256" in line and "; fetching it again" in line for line in heard.lines)
     assert hashes(path.parent) == hashes(published / "datasets" / NAME)
 
 
@@ -198,6 +198,18 @@ def test_a_tokenizer_of_another_vocabulary(own: pathlib.Path, tmp_path: pathlib.
         fetch(own, tmp_path / "data")
 
 
+@pytest.mark.parametrize("content", [b"<html>Sign in</html>", b"\x00" * 500])
+def test_a_tokenizer_that_is_none_is_not_kept(own: pathlib.Path, tmp_path: pathlib.Path, content: bytes) -> None:
+    model = own / "tokenizers" / "fineweb_320_bpe.model"
+    good = model.read_bytes()
+    model.write_bytes(content)
+    with pytest.raises(DataError, match=r"320_bpe.model: what came is not what the manifest says: not a SentencePiece"):
+        fetch(own, tmp_path / "data")
+    assert list((tmp_path / "data" / "tokenizers").iterdir()) == []
+    model.write_bytes(good)
+    fetch(own, tmp_path / "data", train_shards=1)
+
+
 def test_a_tokenizer_with_another_bos(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
     change_manifest(own, lambda values: values["datasets"][0].update(bos_id=2))
     with pytest.raises(DataError, match="has 1 as the id of BOS, but the manifest says 2"):
@@ -217,6 +229,24 @@ def test_byte_counts_of_its_own_are_warned_of(own: pathlib.Path, tmp_path: pathl
     change_manifest(own, lambda values: values["datasets"][0].update(val_bytes_glob="x"))
     fetched, _ = fetch(own, tmp_path / "data")
     assert "byte counts of their own (val_bytes_glob)" in open_corpus(fetched.folder).warning
+
+
+def test_a_tokenizer_that_loses_bytes_is_told_of(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    words = ["".join(syllables) for syllables in itertools.product("bdfglmnprst", "aeiou", "klmnrst", "aeiou")]
+    with open(own / "tokenizers" / "fineweb_320_bpe.model", "wb") as model:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(words),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=320,
+            pad_id=0,
+            bos_id=1,
+            eos_id=2,
+            unk_id=3,
+            minloglevel=2,
+        )
+    fetched, _ = fetch(own, tmp_path / "data", train_shards=1)
+    assert any("bytes cannot be counted exactly" in line and "no byte fallback" in line for line in fetched.lines())
 
 
 def test_documents_that_run_together_are_told_of(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
