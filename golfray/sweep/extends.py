@@ -31,7 +31,7 @@ def load_extended(path: Path) -> Document:
     if "extends" not in child.values:
         return child
     name = child.values["extends"]
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or "\0" in name:
         raise child.error("extends", f"must be the path of another space file, got {shown(name)}")
     parent_path = path.parent / name
     if parent_path.exists() and parent_path.samefile(path):
