@@ -72,11 +72,14 @@ app = typer.Typer(
     add_completion=True,
 )
 for verb in (tune, status, logs, train, score, pack, selftest, track, ui):
-    app.command(epilog=EXIT_CODES_HELP)(verb)
-data_app.command(epilog=EXIT_CODES_HELP)(fetch)
+    app.command()(verb)
+data_app.command()(fetch)
 app.add_typer(data_app, name="data")
-show_app.command("trial", epilog=EXIT_CODES_HELP)(show_trial)
+show_app.command("trial")(show_trial)
 app.add_typer(show_app, name="show")
+for group in (app, data_app, show_app):
+    for command in group.registered_commands:
+        command.epilog = EXIT_CODES_HELP
 
 
 def show_version(wanted: bool) -> None:

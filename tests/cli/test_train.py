@@ -99,5 +99,6 @@ def test_an_interruption_ends_the_ranks_too(golfray, tiny_sets, number):
     started.wait_for_line("/1,000,000  loss ")
     started.process.send_signal(number)
     ended = started.end()
-    assert (ended.code, ended.err.split("\n")[-2]) == (130, "golfray: interrupted")
+    word, code = ("interrupted", 130) if number == signal.SIGINT else ("terminated", 143)
+    assert (ended.code, ended.err.split("\n")[-2]) == (code, f"golfray: {word}")
     assert started.left_processes() == []

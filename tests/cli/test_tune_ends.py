@@ -8,6 +8,8 @@ import signal
 
 import pytest
 
+from tests.cli.documented import read_tables
+
 pytestmark = pytest.mark.slow
 
 
@@ -62,33 +64,64 @@ def test_nothing_feasible_two_lanes_and_a_broken_tracker(golfray, write_space):
     assert lanes == {f"lane-{number}" for number in range(log[0]["slots"])}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_ends_the_running_trial_and_the_study(golfray, write_space, wait, number):
-    """SIGINT reaches the whole group, as Ctrl-C in a terminal does; SIGTERM only the process that was meant."""
-    name = number.name.lower()
-    space = write_space(golfray.folder / f"{name}.yaml", fixed={"stop.steps": 1_000_000, "runtime.log_points": 100_000})
-    study = golfray.folder / "studies" / name
+def started_on(golfray, space, study, wait):
+    """A study whose first trial trains."""
     started = golfray.start("tune", space)
     started.wait_for_line("t000 preset: started on lane-0")
     wait(lambda: any(event["event"] == "progress" for event in events(study)))
+    return started
+
+
+def test_the_first_ctrl_c_lets_the_running_trial_end(golfray, write_space, wait):
+    """It reaches the whole group, ranks included, as Ctrl-C in a terminal does."""
+    space = write_space(golfray.folder / "drained.yaml", fixed={"stop.steps": 400, "runtime.log_points": 100})
+    study = golfray.folder / "studies" / "drained"
+    started = started_on(golfray, space, study, wait)
+    os.killpg(started.process.pid, signal.SIGINT)
+    line = started.wait_for_line("interrupted: no more trials are started; the running trial needs ")
+    assert line.endswith(" more; Ctrl-C again ends what runs, a third time leaves at once\n")
+    ended = started.end()
+    assert (ended.code, ended.err) == (130, "golfray: interrupted\n")
+    assert started.left_processes() == []
+    log = events(study)
+    assert (log[-1]["event"], log[-1]["reason"], log[-1]["complete"]) == ("study_ended", "interrupted", False)
+    lanes = log[0]["slots"]
+    ends = [event["outcome"]["kind"] for event in log if event["event"] == "attempt_ended"]
+    # On a machine with several lanes as many trials ran; those that fit or not, each came to its score.
+    assert len(ends) <= lanes
+    assert set(ends) <= {"scored", "infeasible"}
+    assert ends[0] == "scored"
+    assert f"go on: golfray tune --resume {study}\n" in ended.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_the_running_trial_and_the_study(golfray, write_space, wait, number):
+    """The second SIGINT, or the first SIGTERM, which reaches only the process that was meant."""
+    name = number.name.lower()
+    space = write_space(golfray.folder / f"{name}.yaml", fixed={"stop.steps": 1_000_000, "runtime.log_points": 100_000})
+    study = golfray.folder / "studies" / name
+    started = started_on(golfray, space, study, wait)
     if number == signal.SIGINT:
+        os.killpg(started.process.pid, number)
+        started.wait_for_line("interrupted: no more trials are started; the running trial needs an unknown time more")
         os.killpg(started.process.pid, number)
     else:
         started.process.send_signal(number)
+    word, code = ("interrupted", 130) if number == signal.SIGINT else ("terminated", 143)
     ended = started.end()
-    assert ended.code == 130
-    assert ended.err.splitlines() == ["golfray: interrupted"]
+    assert ended.code == code
+    assert ended.err.splitlines() == [f"golfray: {word}"]
     assert started.left_processes() == []
 
     log = events(study)
-    assert (log[-1]["event"], log[-1]["reason"]) == ("study_ended", "interrupted")
+    assert (log[-1]["event"], log[-1]["reason"]) == ("study_ended", word)
     asked = {event["trial"] for event in log if event["event"] == "trial_asked"}
     ends = {event["trial"]: event["outcome"] for event in log if event["event"] == "attempt_ended"}
     assert set(ends) == asked
     assert {outcome["kind"] for outcome in ends.values()} == {"cancelled"}
     # By its own loop: the rank wrote what it had, and was not killed.
     assert json.loads((study / "trials/0000/attempt-1/result.json").read_text())["kind"] == "stopped"
-    assert "interrupted: ending the running trials; once more to leave at once" in ended.out
+    assert f"{word}: ending the running trials; once more to leave at once" in ended.out
     assert re.search(r"^\s+t000\s+preset\s+cancelled", ended.out, re.M)
     assert not os.path.lexists(temporary_folder(log[0]))
     assert list(golfray.home.iterdir()) == []
@@ -104,6 +137,32 @@ def test_an_interruption_while_ray_starts_leaves_nothing(golfray, write_space, w
     wait(lambda: any("gcs_server" in command for command in started.left_processes()))
     started.process.send_signal(number)
     ended = started.end()
-    assert (ended.code, ended.out.count("study ")) == (130, 0), ended
-    assert ended.err.splitlines()[-1] == "golfray: interrupted"
+    word, code = ("interrupted", 130) if number == signal.SIGINT else ("terminated", 143)
+    assert (ended.code, ended.out.count("study ")) == (code, 0), ended
+    assert ended.err.splitlines()[-1] == f"golfray: {word}"
     assert started.left_processes() == []
+
+
+def test_eight_trials_are_forty_lines_and_as_documents_are_on_the_page(golfray, write_space):
+    """The same study twice: off a terminal, and with documents."""
+    write_space(golfray.folder / "eight.yaml", budget={"trials": 8})
+    lines = golfray.run("tune", "eight.yaml")
+    assert (lines.code, lines.err) == (0, ""), lines
+    # Eight trials and the replicate of the first.
+    assert lines.out.count("\n") <= 40, lines.out
+    assert "\x1b" not in lines.out
+    json_run = golfray.run("tune", "eight.yaml", "--study-dir=again", "--json")
+    assert json_run.code == 0, json_run
+    tables = read_tables()
+    documents = [json.loads(line) for line in json_run.out.splitlines()]
+    assert [mistake for document in documents for mistake in tables.mistakes(document)] == []
+    *logged, study = documents
+    assert (study["kind"], study["exit_code"], study["complete"]) == ("study", 0, True)
+    # As they are in the log, but for the points.
+    told = [{name: value for name, value in event.items() if name not in ("schema", "kind")} for event in logged]
+    assert told == [event for event in events(golfray.folder / "again") if event["event"] != "progress"]
+    assert study["trials"][0]["trial"] == study["best"]
+    assert len(study["trials"]) == 9
+    # What is for a person is on standard error, in the same words.
+    said = [line.split(":")[0] for line in json_run.err.splitlines() if line.startswith("t00")]
+    assert said == [line.split(":")[0] for line in lines.out.splitlines() if line.startswith("t00")]

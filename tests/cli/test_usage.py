@@ -1,8 +1,10 @@
 """What a person types wrongly: one message that says what, where and what to do, exit code 2, never a traceback."""
 
+import re
+
 import pytest
 
-VERBS = ("tune", "train", "score", "pack", "selftest", "ui")
+VERBS = ("tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "track", "ui")
 
 
 def test_help_names_every_verb_and_every_exit_code(golfray):
@@ -11,14 +13,35 @@ def test_help_names_every_verb_and_every_exit_code(golfray):
     assert [verb for verb in VERBS if f"│ {verb} " not in ended.out] == []
     told = " ".join(ended.out.split())
     assert "Exit codes: 0 ok, 1 a bug of golfray, 2 wrong use" in told
-    assert "7 nothing feasible, 130 interrupted" in told
+    assert "7 no feasible trial, 130 interrupted, 141 output closed, 143 terminated." in told
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself(golfray, verb):
-    ended = golfray.run(verb, "--help")
+GROUPS = ("show", "data")
+COMMANDS = [
+    *(verb for verb in VERBS if verb not in GROUPS),
+    *(f"show {what}" for what in ("config", "schema", "trial")),
+    *(f"data {what}" for what in ("build", "check", "fetch")),
+]
+
+
+@pytest.fixture(scope="module")
+def helped(golfray):
+    """What every verb says of itself."""
+    return golfray.run_all({name: [*name.split(), "--help"] for name in (*COMMANDS, *GROUPS)})
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
+def test_every_verb_explains_itself(helped, name):
+    ended = helped[name]
     assert (ended.code, ended.err) == (0, "")
-    assert f"Usage: golfray {verb}" in ended.out
+    assert f"Usage: golfray {name}" in ended.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_verb_has_the_same_three_options_and_the_exit_codes(helped, name):
+    for option in (r"--json ", r"--quiet +-q ", r"--verbose +-v "):
+        assert re.search(option, helped[name].out), option
+    assert "143 terminated" in " ".join(helped[name].out.split())
 
 
 def test_version(golfray):
@@ -48,7 +71,10 @@ REFUSED = {
         "/empty: no fineweb_train_*.bin here; data.folder must hold token shards",
     ),
     "vectors are no JSON": (["selftest", "--vectors", "bad.json"], "golfray: bad.json: is not JSON: "),
-    "no study": (["ui", "empty"], "/empty: no study here (events.jsonl is missing)"),
+    "no study": (
+        ["ui", "empty"],
+        "golfray: empty: no study here (events.jsonl is missing); there is none",
+    ),
 }
 
 
@@ -82,7 +108,10 @@ def test_refused(refused, name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tune"], "Error: Missing argument 'SPACE.yaml'."),
+        (
+            ["tune"],
+            "Error: Invalid value: name a search space, such as search_spaces/muon.yaml, or",
+        ),
         (["tuna"], "Error: No such command 'tuna'."),
         (["train", "--steps=3"], "Error: No such option: --steps"),
     ],
