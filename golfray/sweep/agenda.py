@@ -34,19 +34,21 @@ class WorkLeft:
 
     ``unfinished``: numbers of trials that were asked and need an attempt. ``planned``: points that were not asked yet.
     ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``seconds``: what
-    is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over.
+    is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over. ``complete``:
+    whether the study ended because its budget, as it was then, was spent.
     """
 
     unfinished: tuple[int, ...]
     planned: tuple[Point, ...]
     suggestions: int | None
     seconds: float
+    complete: bool
 
     @property
     def nothing(self) -> bool:
-        """Whether there is no trial to run any more."""
+        """Whether there is no trial to run any more, and the log says that the study ended with that."""
         asks = self.seconds > 0 and (self.suggestions != 0 or bool(self.planned))
-        return not self.unfinished and not asks
+        return self.complete and not self.unfinished and not asks
 
     @property
     def most_lanes(self) -> int | None:
@@ -72,6 +74,7 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
         planned=tuple(planned),
         suggestions=None if spare is None else spare - searched,
         seconds=math.inf if space.minutes is None else 60 * space.minutes - record.driven_seconds,
+        complete=record.complete,
     )
 
 

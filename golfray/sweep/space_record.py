@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from golfray.config.resolve import Layer, resolve
+from golfray.sweep.events import EventLogError
 from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, Parameter
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.records import StudyRecord
@@ -20,8 +21,10 @@ def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> 
     """The space that the study in ``record`` searches now; ``source`` names its log.
 
     ``layers`` (such as ``--set``) lie over what the log fixes. Raises ``ConfigError`` where this version of golfray
-    does not accept what the log has.
+    does not accept what the log has, ``EventLogError`` where no study has started there.
     """
+    if not record.header:
+        raise EventLogError(f"{source}: no study has started here, so there is none to resume")
     header, values = record.header, record.header["space"]
     fixed = Layer(source, values["fixed"])
     knobs = tuple(knob_of(path, entry) for path, entry in values["knobs"].items())

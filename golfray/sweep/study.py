@@ -28,8 +28,6 @@ from golfray.sweep.resume import take_over
 from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
-from golfray.sweep.study_folder import create_study_folder as create_study_folder
-from golfray.sweep.study_folder import only_driver_of as only_driver_of
 
 _POLL_SECONDS = 1.0
 

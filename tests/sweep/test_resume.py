@@ -3,12 +3,10 @@
 import dataclasses
 import json
 import math
-import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,10 @@ from golfray.sweep.agenda import work_left
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import PRESET, REPLICATE, SAMPLER, StudyRecord
+from golfray.sweep.resume import trials_outside
 from golfray.sweep.retry import DRIVER_LOST
 from golfray.sweep.space_record import space_of
+from golfray.sweep.study_folder import only_driver_of
 
 CUTS = random.Random(20261129)
 
@@ -152,18 +152,25 @@ def test_driver_after_driver_is_lost(make_in, synthetic, rough, studies: int) ->
 
 
 DRIVER = """
-import pathlib, sys
+import os, pathlib, signal, sys
 sys.path.insert(0, sys.argv[1])
 import conftest
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
 from golfray.sweep.study_folder import only_driver_of
-folder = pathlib.Path(sys.argv[3])
-executor = conftest.SyntheticExecutor(slots=2, finish_order=lambda job_id: 40)
+
+folder, goal = pathlib.Path(sys.argv[3]), int(sys.argv[4])
+
+class Executor(conftest.SyntheticExecutor):
+    def events(self, timeout):
+        if (folder / "events.jsonl").stat().st_size > goal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().events(timeout)
+
 with only_driver_of(folder):
-    study = Study(load_space(pathlib.Path(sys.argv[2]), has_gpu=False), executor, folder,
+    study = Study(load_space(pathlib.Path(sys.argv[2]), has_gpu=False), Executor(slots=2), folder,
                   bytes_code=conftest.BYTES_CODE, uniform_bpb=conftest.UNIFORM_BPB, data=conftest.DATA)
-    study.resume() if len(sys.argv) > 4 else study.run()
+    study.resume() if sys.argv[5:] else study.run()
 """
 
 
@@ -172,16 +179,13 @@ def test_drivers_that_are_killed_in_earnest(make_in, synthetic, space_at, tmp_pa
     space_at(ONE_KNOB)
     folder = tmp_path / "studies" / "killed"
     folder.mkdir()
-    log = folder / LOG_NAME
-    for goal in (20_000, 45_000):
-        command = [sys.executable, "-c", DRIVER, str(Path(__file__).parent), str(tmp_path / "space.yaml"), str(folder)]
-        command += ["resume"] if log.exists() else []
-        with subprocess.Popen(command) as driver:
-            while driver.poll() is None and (not log.exists() or log.stat().st_size < goal):
-                time.sleep(0.002)
-            assert driver.poll() is None, "it ended before it could be killed"
-            os.kill(driver.pid, signal.SIGKILL)
-    record = make_in(ONE_KNOB, synthetic(slots=2), folder=folder).resume()
+    for goal, more in ((8_000, []), (13_000, ["resume"])):
+        arguments = [str(Path(__file__).parent), str(tmp_path / "space.yaml"), str(folder), str(goal), *more]
+        done = subprocess.run([sys.executable, "-c", DRIVER, *arguments], capture_output=True, text=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert (folder / "driver.json").exists()
+    with only_driver_of(folder):
+        record = make_in(ONE_KNOB, synthetic(slots=2), folder=folder).resume()
     assert what_came_of(record) == expected
     assert record.generation == 3
     assert {a.outcome.reason for t in record.trials for a in t.attempts if not a.final} == {"driver lost"}
@@ -350,6 +354,19 @@ def test_a_study_with_nothing_left_says_so_without_a_driver(make_in, synthetic) 
     assert ([point.role for point in roomy.planned], roomy.suggestions) == (["first_point"], 1)
 
 
+def test_a_driver_that_was_lost_before_it_could_say_so_leaves_the_end_to_be_said(make_in, synthetic) -> None:
+    whole = make_in(ONE_KNOB, synthetic())
+    whole.run()
+    content = (whole.folder / LOG_NAME).read_bytes()
+    (whole.folder / LOG_NAME).write_bytes(content[: content.rindex(b'{"seq"')])
+    record = StudyRecord.load(whole.folder)
+    left = work_left(space_of(record, "log"), record)
+    assert (left.nothing, left.unfinished, left.suggestions) == (False, (), 0)
+    executor = synthetic()
+    assert make_in(ONE_KNOB, executor).resume().complete
+    assert executor.submitted == []
+
+
 def test_a_longer_budget_asks_what_the_longer_study_would_have(make_in, synthetic) -> None:
     longer = ONE_KNOB.replace("trials: 7", "trials: 11")
     expected = what_came_of(make_in(longer, synthetic()).run())
@@ -430,6 +447,8 @@ def test_there_is_nothing_to_resume_where_no_study_started(make_in, synthetic) -
     study = make_in(ONE_KNOB, synthetic())
     with pytest.raises(EventLogError, match="no study has started here"):
         study.resume()
+    with pytest.raises(EventLogError, match="log: no study has started here"):
+        space_of(StudyRecord(), "log")
 
 
 def test_data_that_moved_and_a_script_that_changed_are_what_a_trial_runs_with_again(make_in, synthetic) -> None:
@@ -465,6 +484,21 @@ def test_the_sampler_hears_only_of_points_of_the_changed_space(make_in, syntheti
     assert all(trial.left_space is None for trial in wide.trials)
     assert wide.changes == ["narrower", "wider"]
     assert [trial.told for trial in wide.trials] == [trial.role != REPLICATE for trial in wide.trials]
+
+
+def test_the_same_parameters_may_be_another_configuration(make, space_at, small) -> None:
+    """Without its bound, a momentum is what was drawn and not the smaller of two."""
+    record = make().run()
+    drawn = {trial.number: trial.params for trial in record.trials if trial.told}
+    bounded = {
+        number
+        for number, params in drawn.items()
+        if params["muon.momentum_start"] > 1 - params["1 - muon.momentum_end"] + 1e-6
+    }
+    assert bounded
+    outside = trials_outside(space_at(small.replace(", at_most: muon.momentum_end", "")), record)
+    assert {entry["trial"] for entry in outside} == bounded
+    assert all(entry["reason"].startswith("muon.momentum_start was 0.") for entry in outside)
 
 
 def test_a_rebuilt_study_is_the_same_whoever_reads_it(make_in, synthetic, rough) -> None:

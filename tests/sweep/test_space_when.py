@@ -24,7 +24,8 @@ from golfray.sweep.knobs import (
 from golfray.sweep.points import planned_points
 from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, SAMPLER, StudyRecord
 from golfray.sweep.sampler import StudySampler
-from golfray.sweep.study import Study, create_study_folder
+from golfray.sweep.study import Study
+from golfray.sweep.study_folder import create_study_folder
 from golfray.tracking.projection import knob_range, trial_params
 
 SPACE = """\
