@@ -15,11 +15,14 @@ from typing import Any
 
 from golfray.tracking.store import LOCK_SECONDS, Store, TrackingError, check_database, holds_bytes
 
-# Whoever wants them otherwise, such as for a slow server, sets them first; MLflow reads them at every call.
+REQUEST_SECONDS = 30
+"""How long a server may take to answer; no trial waits for it, so a slow one is given time."""
+
+# Whoever wants them otherwise sets them first; MLflow reads them at every call.
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
     # Standard output is ours, and with --json for documents alone.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     # A request that was only late is carried out twice if it is sent twice: whoever failed looks at the store first.
@@ -94,7 +97,8 @@ def reason_of(error: BaseException) -> str:
         chain.append(inner)
     texts = [str(link) for link in chain]
     if any("timed out" in text for text in texts):
-        return f"no answer within {os.environ['MLFLOW_HTTP_REQUEST_TIMEOUT']} s"
+        seconds = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]
+        return f"no answer within {seconds} s (MLFLOW_HTTP_REQUEST_TIMEOUT)"
     for link in reversed(chain):
         if isinstance(link, OSError) and link.errno is not None and link.strerror:
             return link.strerror if link.filename is None else f"{link.filename}: {link.strerror}"

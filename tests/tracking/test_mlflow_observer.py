@@ -212,10 +212,9 @@ def test_a_disk_that_fails_in_the_middle_gets_everything_afterwards(
             message = "attempt to write a readonly database; make it writable"
         else:
             filler = disk / "filler"
-            with filler.open("wb") as file, contextlib.suppress(OSError):
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while True:
                     file.write(bytes(4096))
-                    file.flush()
             message = "make room"
         for _ in range(3):
             log.run(1.9, 480_000, points=200)
@@ -272,11 +271,11 @@ class Interrupted:
 def test_a_store_that_failed_at_any_call_is_completed_by_the_log(
     tmp_path, empty_database, resumed_study, monkeypatch, after
 ):
-    """Every call to real MLflow in turn is the one at which the connection breaks."""
+    """One call to real MLflow after another is where the connection breaks: odd ones before it, even ones after it."""
     source = tmp_path / "source"
     resumed_study(source)
     whole = undisturbed(source, empty_database)
-    for count in itertools.count(1):
+    for count in itertools.count(2 if after else 1, 2):
         folder = tmp_path / str(count)
         shutil.copytree(source, folder)
         shutil.copy(empty_database, folder / "mlflow.db")

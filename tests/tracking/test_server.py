@@ -1,4 +1,4 @@
-"""``golfray ui``: a real MLflow server on a free port of the loopback address, ended like a person would."""
+"""MLflow's page of a study: a real MLflow server on a free port of the loopback address, ended like a person would."""
 
 import os
 import re
@@ -12,63 +12,45 @@ import urllib.request
 import psutil
 import pytest
 
-from golfray.sweep.events import EventLogError
-from golfray.tracking.server import ServerError, serve
+from golfray.tracking.replay import replay
+from golfray.tracking.server import ServerError, check_port, serve
+from tests.tracking.stores import free_port
 
 SERVE = """
 import sys
 from pathlib import Path
 from golfray.tracking.server import serve
-serve(Path(sys.argv[1]), int(sys.argv[2]), lambda line: print(line, flush=True))
+serve(Path(sys.argv[1]), "muon", int(sys.argv[2]), lambda url: print(url, flush=True))
 """
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_no_study_there(tmp_path):
-    with pytest.raises(EventLogError, match="no study here"):
-        serve(tmp_path / "nothing", free_port())
-
-
-def test_port_taken(tmp_path, StudyLog):
-    log = StudyLog(tmp_path)
-    log.start()
-    log.close()
+def test_a_port_that_is_taken_or_none_at_all():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ServerError, match=f"port {port} on 127.0.0.1 cannot be used"):
-            serve(tmp_path, port)
+        with pytest.raises(ServerError, match=rf"port {port} on 127.0.0.1 cannot be used .* another `golfray ui`"):
+            check_port(port)
+    with pytest.raises(ServerError, match="port 70000 on"):
+        check_port(70_000)
+    check_port(free_port())
 
 
-def test_a_log_without_records_is_no_study_yet(tmp_path):
-    (tmp_path / "events.jsonl").touch()
-    with pytest.raises(ServerError, match="has not started yet"):
-        serve(tmp_path, free_port())
+def test_a_store_that_does_not_know_the_study(study_folder):
+    with pytest.raises(ServerError, match=r"does not know the study muon; write it there: golfray track "):
+        serve(study_folder, "muon", free_port(), print)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_page_of_a_study_rebuilt_from_its_log_and_ended_cleanly(tmp_path, mixed_study, ending):
-    mixed_study(tmp_path)
+def test_page_of_a_study_ended_cleanly(study_folder, mixed_study, ending):
+    mixed_study(study_folder)
+    replay(study_folder)
     port = free_port()
-    command = [sys.executable, "-c", SERVE, str(tmp_path), str(port)]
+    command = [sys.executable, "-c", SERVE, str(study_folder), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "Ctrl-C" in line:
-                break
-        assert "rebuilding it from events.jsonl" in lines[0]
-        assert any(
-            re.match(rf"http://127\.0\.0\.1:{port}/#/experiments/\d+/runs\?.*viewStateShareKey=trials", line)
-            for line in lines
-        ), lines
+        url = process.stdout.readline()
+        assert re.match(rf"http://127\.0\.0\.1:{port}/#/experiments/\d+/runs\?.*viewStateShareKey=trials", url)
         family = psutil.Process(process.pid).children(recursive=True)
         listening = {
             connection.laddr.ip
@@ -86,3 +68,31 @@ def test_page_of_a_study_rebuilt_from_its_log_and_ended_cleanly(tmp_path, mixed_
         assert process.wait(30) == 0
     _gone, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
+
+
+@pytest.mark.slow
+def test_a_port_that_somebody_takes_while_the_server_starts(study_folder, mixed_study):
+    """The page of another server is not taken for one's own: somebody binds the port after it was looked at."""
+    mixed_study(study_folder)
+    replay(study_folder)
+    port = free_port()
+    command = [sys.executable, "-c", SERVE, str(study_folder), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        page = psutil.Process(process.pid)
+        while not page.children():
+            assert process.poll() is None
+        folder = study_folder.parent / "other"
+        folder.mkdir()
+        (folder / "health").write_text("OK")
+        other = subprocess.Popen(
+            [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(folder)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            out, err = process.communicate(timeout=120)
+        finally:
+            other.kill()
+            other.wait()
+    assert out == ""
+    assert f"ServerError: port {port} on 127.0.0.1 cannot be used (Address already in use)" in err

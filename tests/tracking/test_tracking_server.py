@@ -110,7 +110,7 @@ def test_stopped_and_going_on(tmp_path, running, StudyLog, empty_database, monke
     study.join(HANG_SECONDS)
     assert not study.is_alive()
     assert psutil.Process(running._process.pid).status() == psutil.STATUS_STOPPED
-    wait_until(lambda: observer.said("no answer within 3 s"))
+    wait_until(lambda: observer.said("no answer within 3 s (MLFLOW_HTTP_REQUEST_TIMEOUT)"))
 
     running.signal(signal.SIGCONT)
     log.end()
