@@ -7,8 +7,10 @@ without that are the programs in it: each begins by checking the shapes of its i
 from __future__ import annotations
 
 import collections
+import getpass
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +22,13 @@ Shape = tuple[int, ...]
 
 
 def cache_folder() -> Path:
-    """Where torch keeps compiled programs; the folder may not exist."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+    """Where torch keeps compiled programs; the folder may not exist.
 
-    return Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir())
+    torch has a function for this, but importing it makes the folder.
+    """
+    chosen = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"torchinductor_{user}"
 
 
 def compiled_before(settings: RunSettings, folder: Path) -> bool:

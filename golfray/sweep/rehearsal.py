@@ -88,7 +88,13 @@ def _process(rank: int, workers: int, port: int) -> Iterator[subprocess.Popen[st
     process = subprocess.Popen(
         # -B: not even compiled modules are written.
         [sys.executable, "-B", "-m", "golfray.sweep.rehearsal", str(rank), str(workers), str(port)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            # Making an optimizer makes this folder, though nothing is compiled; one that exists is left as it is.
+            "TORCHINDUCTOR_CACHE_DIR": os.path.dirname(__file__),
+        },
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,0 +1,55 @@
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from golfray.sweep.rehearsal import Rehearsal, RehearsalFailed, rehearse
+
+
+def files_below(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+@pytest.fixture
+def in_empty_folders(tmp_path, monkeypatch) -> Path:
+    """Everything that a process may write into by habit is an empty folder here."""
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "GOLFRAY_HOME"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("workers", "lanes"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)])
+def test_real_ranks_compute_a_few_steps_and_write_nothing(tiny_settings, in_empty_folders, workers, lanes) -> None:
+    before = files_below(in_empty_folders)
+    found = rehearse(tiny_settings(), workers, lanes)
+    assert files_below(in_empty_folders) == before
+    assert all(value > 0 for value in dataclasses.astuple(found))
+    # A backward pass is never free, and time does not run slower than the CPU.
+    assert found.micro_s_per_token > found.score_s_per_token
+    assert found.slowdown > 0.9
+
+
+def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_settings, monkeypatch) -> None:
+    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}")
+    broken = tiny_settings(model={"num_heads": 3})
+    with pytest.raises(RehearsalFailed, match=r"a training step failed on this machine \(exit code 1\): .+") as caught:
+        rehearse(broken, 2, 1)
+    assert caught.value.exit_code == 4
+    left = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.name != str(os.getpid()) and mark.encode() in (folder / "environ").read_bytes():
+                left.append(folder.name)
+        except OSError:
+            continue  # it ended while we looked, or is not ours
+    assert left == []
+
+
+def test_a_step_shares_the_tokens_and_not_the_update(tiny_settings) -> None:
+    settings = tiny_settings(batch={"tokens": 512})
+    found = Rehearsal(micro_s_per_token=0.001, update_s=0.1, score_s_per_token=0.001, slowdown=1.0)
+    assert found.step_s(settings, 1) == pytest.approx(0.612)
+    assert found.step_s(settings, 4) == pytest.approx(0.228)
