@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,6 +149,7 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
+@functools.cache
 def load_preset(name: str) -> Document:
     """The file of a preset; raises :class:`ConfigError` with the nearest name where there is none."""
     if name not in preset_names():

@@ -78,7 +78,8 @@ class Space:
     def describe(self) -> list[str]:
         """Lines for a person: the scale and why, what is searched and where, and what follows from it."""
         config = self.base.config
-        lines = [f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {config.workers} workers"]
+        workers = f"{config.workers} worker{'s' if config.workers > 1 else ''}"
+        lines = [f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {workers}"]
         lines += [f"{knob.path}: {knob.describe()}, trial 0 at {knob.preset_value!r}" for knob in self.knobs]
         lines += [
             f"{path} = {value:g} wherever the sampler searches: bits vary" for path, value in self.implied.items()
