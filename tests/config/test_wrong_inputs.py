@@ -31,7 +31,7 @@ def written(case: dict[str, Any], folder: pathlib.Path) -> list[str]:
     arguments = [f"--set={text}" for text in case.get("sets", [])]
     text = case.get("whole") or (SNAPSHOT["head"] + case["space"] if "space" in case else None)
     if text is None:
-        return arguments
+        return ["--scale=laptop", *arguments]
     (folder / "space.yaml").write_text(text)
     return ["space.yaml", *arguments]
 
