@@ -21,6 +21,7 @@ from golfray.data.manifest import describe_file
 from golfray.data.reference_points import decode_documents
 from golfray.data.token_files import read_token_documents, write_shards
 from golfray.data.tokenizer import train_tokenizer
+from tests.data.published_layout import fetch, publish
 
 TRAIN = ("fineweb_train_000000.bin", "fineweb_train_000001.bin")
 VAL = "fineweb_val_000000.bin"
@@ -404,6 +405,15 @@ def test_what_cannot_be_checked(tmp_path: pathlib.Path) -> None:
     with pytest.raises(DataError, match="--against-tokenizer is about the shards of --against"):
         check(tmp_path, against_tokenizer=tmp_path)
     assert found(check(tmp_path)) == [("shards-missing", tmp_path.name)] * 2 + [("tokenizer", tmp_path.name)]
+
+
+def test_what_was_fetched_is_right(tiny_corpus: Corpus, tmp_path: pathlib.Path) -> None:
+    fetched, _ = fetch(publish(tmp_path / "source", tiny_corpus), tmp_path / "here")
+    result = check(fetched.folder)
+    assert result.findings == []
+    assert result.facts["val"]["scored_bytes"] == tiny_corpus.val_bytes
+    set_token(fetched.folder / VAL, 7, 320)
+    assert found(check(fetched.folder))[:2] == [("sum-differs", VAL), ("token-over-vocabulary", VAL)]
 
 
 def test_shards_are_read_whole(bare: pathlib.Path, tiny_corpus: Corpus) -> None:

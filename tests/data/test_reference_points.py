@@ -8,6 +8,7 @@ import pytest
 import sentencepiece
 
 from golfray.core.shards import list_shards
+from golfray.data import reference_points
 from golfray.data.corpus import Corpus
 from golfray.data.reference_points import (
     compressed_bits_per_byte,
@@ -56,3 +57,20 @@ def test_decoded_documents_are_what_is_scored(tiny_corpus: Corpus) -> None:
     assert len(documents) == 18
     assert sum(len(document.encode()) for document in documents) == tiny_corpus.val_bytes
     assert all(pathlib.Path(tiny_corpus.folder, name).is_file() for name in ("manifest.json", "tiny_320_bpe.model"))
+
+
+def test_of_long_text_the_compressors_get_the_first_documents(
+    tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(tiny_corpus.tokenizer))
+    train, val = (list_shards(tiny_corpus.folder, split) for split in ("train", "val"))
+    documents = [document.encode() for document in decode_documents(val, tokenizer)]
+    monkeypatch.setattr(reference_points, "MAX_COMPRESSED_BYTES", len(documents[0]) + 1)
+    points = measure_reference_points(train, val, tokenizer, tiny_corpus.val_bytes)
+    assert list(points) == ["uniform", "unigram", "zlib -9 of 0 MB", "xz -9e of 0 MB"]
+    first = b"\n".join(documents[:2])
+    expected = compressed_bits_per_byte(first, len(first))
+    assert [points["zlib -9 of 0 MB"], points["xz -9e of 0 MB"]] == list(expected.values())
+    assert points["unigram"] == tiny_corpus.reference_points["unigram"]
+    monkeypatch.setattr(reference_points, "MAX_COMPRESSED_BYTES", sum(map(len, documents)))
+    assert measure_reference_points(train, val, tokenizer, tiny_corpus.val_bytes) == tiny_corpus.reference_points

@@ -2,15 +2,19 @@
 
 import hashlib
 import pathlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golfray.data.tokenizer import train_tokenizer
+from golfray.data import tokenizer as tokenizer_module
+from golfray.data.errors import DataError
+from golfray.data.tokenizer import load_tokenizer, train_tokenizer
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENTS = [f"the number {i} comes after {i - 1}, and before {i + 1}" for i in range(300)]
@@ -66,3 +70,47 @@ def test_vocabulary_size_out_of_range(vocab_size: int) -> None:
 def test_too_little_text_for_the_vocabulary() -> None:
     with pytest.raises(ValueError, match="no tokenizer of 5000 pieces can be trained on these documents"):
         train_tokenizer(DOCUMENTS, 5000)
+
+
+def test_characters_that_need_more_than_the_vocabulary() -> None:
+    many = "".join(chr(0x4E00 + number) for number in range(3000))
+    with pytest.raises(DataError, match="need at least 3257 for their characters; choose a larger vocabulary"):
+        train_tokenizer([many], 300)
+
+
+def test_a_vocabulary_as_large_as_was_said_can_be_trained() -> None:
+    with pytest.raises(DataError) as caught:
+        train_tokenizer(DOCUMENTS, 5000)
+    most = re.search(r"yield at most (\d+); choose a vocabulary of \1 or fewer", str(caught.value))
+    assert most is not None
+    assert train_tokenizer(DOCUMENTS, int(most[1]))
+
+
+def test_a_character_that_sentencepiece_keeps_for_itself_hides_no_document() -> None:
+    document = "\u2585 ".join(["zyzzyva"] * 2000)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=train_tokenizer([*DOCUMENTS, document], 320))
+    assert "\u2581zyzzyva" in [tokenizer.id_to_piece(token) for token in range(320)]
+
+
+def test_no_more_text_is_read_than_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_module, "MAX_TRAINING_BYTES", sum(len(text) for text in DOCUMENTS) - 5)
+    rest = iter([*DOCUMENTS, "never read"])
+    assert train_tokenizer(rest, 320) == MODEL
+    assert next(rest) == "never read"
+
+
+def test_an_interruption_while_documents_are_read_stays_one() -> None:
+    def interrupted() -> Iterator[str]:
+        yield from DOCUMENTS
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_tokenizer(interrupted(), 320)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", MODEL[:5000], b"\0" * 100])
+def test_a_file_that_is_no_tokenizer(tmp_path: pathlib.Path, content: bytes) -> None:
+    path = tmp_path / "x.model"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.model: "):
+        load_tokenizer(path)
