@@ -62,7 +62,7 @@ class ConsoleObserver:
         self._console = console = console or Console(highlight=False)
         self._clock = clock
         self._record = StudyRecord.from_events(past)
-        self._words = EventLines(self._record, verbose)
+        self._words = EventLines(self._record, verbose, apart=console.is_terminal)
         self._wants_table = console.is_terminal and not console.is_dumb_terminal and not (lines or quiet)
         self._quiet = quiet
         self._table = LiveTable()

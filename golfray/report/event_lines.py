@@ -24,12 +24,14 @@ class EventLines:
     """Turns each event that ``record`` has just taken in into lines.
 
     What happens some hundred times a trial (phases, points of a curve) and what is the ordinary way of things (every
-    start but the first) is left to ``verbose``: a study's log stays readable from top to bottom.
+    start but the first) is left to ``verbose``: a study's log stays readable from top to bottom. ``apart``: where
+    there is room, what the machine amounts to has a line for each part.
     """
 
-    def __init__(self, record: StudyRecord, verbose: bool = False) -> None:
+    def __init__(self, record: StudyRecord, verbose: bool = False, apart: bool = False) -> None:
         self._record = record
         self._verbose = verbose
+        self._apart = apart
         self._started = False
         self._fidelity_said = False
 
@@ -80,7 +82,7 @@ class EventLines:
 
     def _described(self) -> list[Text]:
         described = self._record.header["describe"]
-        return [Text("; ".join(described))] if described else []
+        return [Text(line) for line in (described if self._apart else ["; ".join(described)]) if line]
 
     def _resumed(self, event: dict[str, Any]) -> list[Text]:
         planned = planned_trials(self._record)

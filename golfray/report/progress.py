@@ -60,6 +60,9 @@ def position_of(trial: TrialRecord) -> Position | None:
         return None
     step, metrics = attempt.curve[-1] if attempt.curve else (None, {})
     phase, since = attempt.phases[-1] if attempt.phases else (STARTING, attempt.started)
+    if attempt.curve and not attempt.phases:
+        # An executor that announces no phases; a point is one of training all the same.
+        phase = "train"
     if since is None:
         phase, since = WAITING, attempt.submitted
     return Position(phase, since or 0.0, step, metrics, _share(trial, step, metrics))

@@ -58,6 +58,16 @@ def test_the_share_is_that_of_the_limit_that_comes_first(stop, step, elapsed, sh
     assert position_of(studied(script).trials[0]).share == pytest.approx(share)
 
 
+def test_a_point_is_one_of_training_where_no_phase_was_announced():
+    script = Script()
+    script.start()
+    trial = script.ask("preset")
+    script.submit(trial)
+    assert position_of(studied(script).trials[0]).phase == "starting"
+    script.point(trial, 60, 3.75, 5.0)
+    assert position_of(studied(script).trials[0]).phase == "train"
+
+
 def test_counts_of_a_study_with_a_retry_a_refusal_and_a_drain():
     record = studied(eventful_study())
     # Six in the budget as it is now, and two replicates.
