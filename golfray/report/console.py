@@ -51,7 +51,7 @@ class ConsoleObserver:
 
     def __init__(
         self,
-        console: Console | None = None,
+        console: Console,
         *,
         lines: bool = False,
         quiet: bool = False,
@@ -59,7 +59,7 @@ class ConsoleObserver:
         past: Iterable[dict[str, Any]] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._console = console = console or Console(highlight=False)
+        self._console = console
         self._clock = clock
         self._record = StudyRecord.from_events(past)
         self._words = EventLines(self._record, verbose, apart=console.is_terminal)

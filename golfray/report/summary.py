@@ -30,13 +30,12 @@ from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord, best_feas
 from golfray.sweep.statistics import Claim, claim
 
 
-def print_summary(record: StudyRecord, folder: Path, console: Console | None = None, verbose: bool = False) -> None:
+def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: bool = False) -> None:
     """Print the end of a study whose directory is ``folder``.
 
     On a terminal its parts are set apart, and a second table has the knobs of the best trials; elsewhere a log is kept
     short, and the knobs of the best trial are those of the command that trains it again.
     """
-    console = console or Console(highlight=False)
     apart = [Text()] if console.is_terminal or verbose else []
     _print(console, *apart, trials_table(record, console.width))
     _print(console, Text("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
