@@ -96,7 +96,7 @@ def allowed_changes(changes: Sequence[Change], folder: Path, *, allow: bool) -> 
         )
     if changes and not allow:
         raise ConfigError(
-            f"is not quite what would go on now:\n{_listed(changes)}\n"
+            f"the study in it differs from what would go on now:\n{_listed(changes)}\n"
             f"{ALLOW} goes on with what there is now, and the log keeps these lines",
             file=str(folder),
         )

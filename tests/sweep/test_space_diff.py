@@ -138,7 +138,7 @@ def test_one_line_a_change_that_may_be(study, space_at, small, old: str, new: st
     with pytest.raises(ConfigError) as caught:
         allowed_changes(changes, FOLDER, allow=False)
     assert str(caught.value) == (
-        "studies/small: is not quite what would go on now:\n"
+        "studies/small: the study in it differs from what would go on now:\n"
         + "".join(f"  {line}\n" for line in found)
         + "--allow-changes goes on with what there is now, and the log keeps these lines"
     )
