@@ -166,6 +166,52 @@ def test_a_build_that_is_interrupted_is_not_there_and_the_next_one_works(golfray
     check_files(folder / "own", read_manifest(folder / "own"))
 
 
+def damage(folder, name, change):
+    """A copy of the folder in which a file's bytes are changed, or are gone where ``change`` returns None."""
+    shutil.copytree(folder / "own", folder / name)
+    path = folder / name / "fineweb_train_000000.bin"
+    content = change(bytearray(path.read_bytes()))
+    path.unlink() if content is None else path.write_bytes(content)
+
+
+# How a training shard is damaged, and what training on it is answered with before it starts.
+UNFIT = {
+    "truncated": (
+        lambda content: content[:-100],
+        "cut short, 100 bytes are missing (cut download?); fetch or build it",
+    ),
+    "wrong-magic": (lambda content: b"\1" + content[1:], "magic 20240385, must be 20240520"),
+    "headerless": (lambda content: content[1024:], "it looks like bare tokens without a header"),
+    "over-vocabulary": (
+        lambda content: content[:-2] + b"\x40\x01",
+        "fineweb_train_000000.bin: token 320 in a sample of it, but the tokenizer own_320_bpe.model has 320 pieces",
+    ),
+    "missing": (lambda content: None, "no fineweb_train_*.bin here; data.folder must hold token shards"),
+}
+
+
+@pytest.mark.slow
+def test_training_on_data_that_is_unfit_is_refused_before_it_starts(golfray, built):
+    for name, (change, _) in UNFIT.items():
+        damage(golfray.folder, name, change)
+    damage(golfray.folder, "whole", lambda content: content)
+    (golfray.folder / "whole" / "manifest.json").unlink()
+    other = golfray.run("data", "build", "two.jsonl", "--out", "larger", "--vocab-size", "400", "-q")
+    assert other.code == 0, other
+    train = ["train", "--scale=laptop", "--set=model.vocab_size=320"]
+    commands = {name: [*train, f"--set=data.folder={name}"] for name in UNFIT}
+    commands["another vocabulary"] = [
+        *train, "--set=data.folder=whole", "--set=data.tokenizer=larger/larger_400_bpe.model"
+    ]  # fmt: skip
+    ends = golfray.run_all(commands)
+    messages = {name: message for name, (_, message) in UNFIT.items()}
+    messages["another vocabulary"] = "larger_400_bpe.model, got 320"
+    for name, ended in ends.items():
+        assert ended.code == 2, (name, ended)
+        assert messages[name] in ended.one_line()
+    assert not (golfray.folder / "runs").exists()
+
+
 @pytest.mark.slow
 def test_tuning_on_text_of_ones_own(golfray, built, write_space):
     write_space(golfray.folder / "own.yaml", fixed={"data.folder": "own"}, budget={"trials": 2}, replicates=1)
