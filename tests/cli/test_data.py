@@ -216,9 +216,9 @@ def test_training_on_data_that_is_unfit_is_refused_before_it_starts(golfray, bui
 def test_tuning_on_text_of_ones_own(golfray, built, write_space):
     write_space(golfray.folder / "own.yaml", fixed={"data.folder": "own"}, budget={"trials": 2}, replicates=1)
     ended = golfray.run("tune", "own.yaml")
-    assert ended.code in (0, 7), ended
+    assert ended.code == 0, ended
     assert "corpus own, 320 pieces" in ended.out
     log = (golfray.folder / "studies" / "own" / "events.jsonl").read_text()
     events = [json.loads(line) for line in log.splitlines()]
     kinds = [event["outcome"]["kind"] for event in events if event["event"] == "attempt_ended"]
-    assert kinds == ["scored", "scored"]
+    assert kinds == ["scored", "infeasible"], "trial 1 is over the cap, as ever"
