@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -88,6 +89,11 @@ class Interrupts:
 
     def _say(self, line: str) -> None:
         # The main thread may be inside a write to the same stream, which a handler must not enter a second time.
-        thread = threading.Thread(target=self._output.result, args=(line,), daemon=True)
+        thread = threading.Thread(target=self._print, args=(line,), daemon=True)
         thread.start()
         self._saying.append(thread)
+
+    def _print(self, line: str) -> None:
+        # Nobody reads any more: the study does what it was asked all the same.
+        with contextlib.suppress(BrokenPipeError):
+            self._output.result(line)

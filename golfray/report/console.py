@@ -134,7 +134,7 @@ class ConsoleObserver:
         _, kept = _split(view.ended, self._rows() - shown, view.best)
         rows = [best_row(row) if key == view.best else row for key, row in kept]
         lines = self._table.lines([*rows, *view.running[:shown]], width)
-        if len(view.running) > shown:
+        if 0 < shown < len(view.running):
             lines[-1] = one_line(f"and {len(view.running) - shown + 1} more that run", "cyan", width)
         if self._live is not None and view.status is not None:
             lines.append(view.status.line(self._clock(), width))

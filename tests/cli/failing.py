@@ -35,6 +35,12 @@ def by_a_signal() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def too_few_minutes() -> None:
+    from golfray.sweep.plan import BudgetTooSmall
+
+    raise BudgetTooSmall("budget.minutes: does not hold even one trial")
+
+
 def raising(error: BaseException) -> object:
     def end() -> None:
         raise error
@@ -49,6 +55,7 @@ ENDS = {
     "usage": raising(
         ConfigError("must be > low (0.02), got 0.002", path="knobs.x.high", file="a.yaml", line=14, column=7)
     ),
+    "budget": too_few_minutes,
     "file": raising(FileNotFoundError(errno.ENOENT, "No such file or directory", "absent.bin")),
     "launch": raising(LaunchError("the trial ended with exit code 1")),
     "locked": raising(StudyLocked("studies/muon: another golfray is at work here")),

@@ -22,6 +22,7 @@ ENDS: dict[str, tuple[int, str | None, str | None]] = {
     "bug": (1, "TypeError: RunSettings.__init__() got an unexpected keyword argument 'no_such_field'", "this is a bug"),
     "broken_pipe": (1, "BrokenPipeError: [Errno 32] Broken pipe", "this is a bug"),
     "usage": (2, "golfray: a.yaml:14:7 knobs.x.high: must be > low (0.02), got 0.002", None),
+    "budget": (3, "golfray: budget.minutes: does not hold even one trial", None),
     "file": (4, "golfray: absent.bin: No such file or directory", None),
     "launch": (4, "golfray: the trial ended with exit code 1", None),
     "locked": (5, "golfray: studies/muon: another golfray is at work here", None),

@@ -127,6 +127,35 @@ def test_an_interruption_ends_the_running_trial_and_the_study(golfray, write_spa
     assert list(golfray.home.iterdir()) == []
 
 
+def test_the_third_ctrl_c_leaves_and_leaves_nothing_behind(golfray, write_space, wait):
+    space = write_space(golfray.folder / "left.yaml", fixed={"stop.steps": 1_000_000, "runtime.log_points": 100_000})
+    study = golfray.folder / "studies" / "left"
+    started = started_on(golfray, space, study, wait)
+    for line in ("no more trials are started", "ending the running trials", None):
+        os.killpg(started.process.pid, signal.SIGINT)
+        if line is not None:
+            started.wait_for_line(line)
+    ended = started.end()
+    assert (ended.code, ended.err.splitlines()[-1]) == (130, "golfray: interrupted"), ended
+    assert started.left_processes() == []
+    log = events(study)
+    assert (log[-1]["event"], log[-1]["reason"], log[-1]["complete"]) == ("study_ended", "interrupted", False)
+    assert not os.path.lexists(temporary_folder(log[0]))
+
+
+def test_a_study_outlives_the_reader_of_its_output(golfray, write_space):
+    write_space(golfray.folder / "unread.yaml", budget={"trials": 2}, replicates=1)
+    started = golfray.start("tune", "unread.yaml")
+    started.wait_for_line("t000 preset: started on lane-0")
+    started.process.stdout.close()
+    error = started.process.stderr.read()
+    assert (started.process.wait(300), error) == (141, "")
+    log = events(golfray.folder / "studies" / "unread")
+    assert (log[-1]["event"], log[-1]["complete"]) == ("study_ended", True)
+    (failed,) = [event for event in log if event["event"] == "observer_failed"]
+    assert (failed["observer"], "BrokenPipeError" in failed["error"]) == ("ConsoleObserver", True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_while_ray_starts_leaves_nothing(golfray, write_space, wait, number):
     space = write_space(golfray.folder / f"early{number}.yaml")

@@ -22,6 +22,8 @@ def main(name: str, first: int, go: int) -> None:
             os.read(go, 1)
         now[0] = event["time"]
         observer.on_event(event)
+    if first == len(events):
+        os.read(go, 1)
     observer.close()
 
 

@@ -232,6 +232,17 @@ def eventful_study() -> Script:
     return script
 
 
+def wide_study() -> Script:
+    """Forty trials that run side by side, after four that have ended."""
+    script = Script()
+    script.start(trials=60, slots=40)
+    for _ in range(4):
+        script.run(1.85, 320_000)
+    for lane in range(40):
+        script.submit(script.ask(), lane=f"lane-{lane}")
+    return script
+
+
 def long_study() -> Script:
     """200 trials of the sampler's, the best of them number 50."""
     script = Script()

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from tests.report.screen import Screen
-from tests.report.scripted import plain_study
+from tests.report.scripted import plain_study, wide_study
 from tests.report.snapshots import FOLDER, UPDATING, check
 
 PLAY = pathlib.Path(__file__).with_name("play.py")
@@ -100,6 +100,13 @@ def test_while_it_runs_and_at_its_end(width, height):
     check(f"terminal_{width}_ended.txt", terminal.end())
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 16), (40, 5), (80, 3)])
+def test_more_lanes_than_lines(width, height):
+    terminal = Terminal("wide_study", len(wide_study().events), width, height)
+    terminal.check_shown(f"terminal_lanes_{width}x{height}.txt")
+    terminal.end()
+
+
 def test_what_goes_wrong():
     check("terminal_eventful.txt", Terminal("eventful_study", 10**6, 80, 30).end())
 
@@ -118,6 +125,10 @@ def test_a_window_that_changes_its_size_breaks_nothing():
     terminal.resize(40, 10)
     text = terminal.end()
     assert text.rstrip("\n").splitlines()[-1].startswith("t009   scored")
+
+
+def test_a_window_of_one_character_breaks_nothing():
+    assert Terminal("plain_study", 10**6, 1, 1).end().startswith("s\nt\nu\nd\ny\n")
 
 
 def test_without_colour_no_text_is_styled():
