@@ -19,6 +19,7 @@ from golfray.core.byte_table import build_byte_table
 from golfray.data.errors import DataError
 from golfray.data.manifest import FORMAT, Manifest, Split, check_files, describe_file, read_manifest, write_manifest
 from golfray.data.model_file import ModelFacts, read_model_facts
+from golfray.data.progress import Progress
 from golfray.data.reference_points import measure_reference_points
 from golfray.data.token_files import count_scored_bytes, write_shards
 from golfray.data.tokenizer import train_tokenizer
@@ -130,17 +131,20 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
     digest = hashlib.sha256()
 
     def write_split(name: str, documents: Sequence[str]) -> tuple[Split, list[pathlib.Path]]:
-        tokens = text_bytes = normalised_bytes = 0
+        done = tokens = text_bytes = normalised_bytes = 0
+        progress = Progress(say)
 
         def encoded() -> Iterator[list[int]]:
-            nonlocal tokens, text_bytes, normalised_bytes
+            nonlocal done, tokens, text_bytes, normalised_bytes
             for batch in _batches(documents):
+                progress.at(f"encoded {done:,} of {len(documents):,} {name} documents")
                 for document, ids in zip(batch, tokenizer.encode(batch, num_threads=-1), strict=True):
                     digest.update(json.dumps({"text": document}, ensure_ascii=False).encode("utf-8") + b"\n")
                     tokens += 1 + len(ids)
                     text_bytes += len(document.encode("utf-8"))
                     normalised_bytes += len(normalised_text(tokenizer, facts, document).encode("utf-8"))
                     yield [tokenizer.bos_id(), *ids]
+                done += len(batch)
 
         paths = write_shards(
             folder,
@@ -193,7 +197,8 @@ def _lost_bytes(val: Split) -> str:
     share = 100 * (1 - val.scored_bytes / val.normalised_bytes)
     return (
         f"Its tokenizer counts {val.scored_bytes:,} bytes for {val.normalised_bytes:,} bytes of validation text "
-        f"({share:.3g} % lost): bits per byte on it compare only with scores under the same tokenizer."
+        f"({abs(share):.3g} % {'lost' if share > 0 else 'too many'}): bits per byte on it compare only with scores under "
+        "the same tokenizer."
     )
 
 

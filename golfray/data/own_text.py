@@ -18,8 +18,9 @@ from golfray.data.byte_accounting import find_inexact, has_byte_fallback
 from golfray.data.document_spool import DIGEST_BYTES, DocumentSpool, SpooledDocuments, open_spool
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, describe_file
+from golfray.data.progress import Progress
 from golfray.data.text_files import TextFormat, read_text_files
-from golfray.data.tokenizer import NORMALIZER, load_tokenizer, train_tokenizer
+from golfray.data.tokenizer import NORMALIZER, check_vocab_size, load_tokenizer, train_tokenizer
 from golfray.data.write_once import make_folder_once
 
 DEFAULT_VAL_SHARE = 0.05
@@ -67,8 +68,10 @@ class OwnText:
             raise DataError(f"--overlap {self.overlap} is about the files of --val, and none is given")
         if self.tokenizer is not None and self.vocab_size is not None:
             raise DataError("--tokenizer has its own number of pieces: leave --vocab-size out")
-        if self.shard_tokens < 1:
-            raise DataError(f"--shard-tokens must be at least 1, got {self.shard_tokens}")
+        if self.vocab_size is not None:
+            check_vocab_size(self.vocab_size)
+        if not 0 < self.shard_tokens < 2**31:
+            raise DataError(f"--shard-tokens must be at least 1 and below {2**31}, got {self.shard_tokens}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,11 +114,13 @@ def _fill(folder: pathlib.Path, request: OwnText, say: Callable[[str], None]) ->
     paths = [*request.val_files, *request.files]
     with open_spool(folder) as spool:
         blank = 0
+        progress = Progress(say)
         for document in read_text_files(paths, request.form):
             if key := identity(document.text):
                 spool.add(document, hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest())
             else:
                 blank += 1
+            progress.at(f"read {_count(len(spool))} so far")
         say(f"read {_count(len(spool) + blank)} from {_count(len(paths), 'file')}: {spool.total_bytes:,} bytes of text")
         if blank:
             say(f"left out {_count(blank)} without any text")

@@ -30,8 +30,7 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
 
     Raises ``DataError`` where the vocabulary does not fit uint16 tokens or the documents are too few for it.
     """
-    if not UNK_ID + 257 < vocab_size <= MAX_VOCAB_SIZE:
-        raise DataError(f"vocab_size must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
+    check_vocab_size(vocab_size)
     # Read before training begins: SentencePiece would turn an error or an interruption in between into one of its own.
     taken, total = _take(documents)
     model = io.BytesIO()
@@ -59,6 +58,12 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
             f"{total:,} bytes {_why(str(error))}"
         ) from error
     return model.getvalue()
+
+
+def check_vocab_size(vocab_size: int) -> None:
+    """Raise ``DataError`` where no tokenizer can have so many pieces: the special ones, the bytes, and one more."""
+    if not UNK_ID + 257 < vocab_size <= MAX_VOCAB_SIZE:
+        raise DataError(f"vocab_size must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
 
 
 def load_tokenizer(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:

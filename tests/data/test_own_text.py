@@ -225,7 +225,7 @@ REFUSED = {
         {"vocab_size": 300, "tokenizer": pathlib.Path("x.model")},
         "--tokenizer has its own number of pieces: leave --vocab-size out",
     ),
-    "shards of nothing": ({"shard_tokens": 0}, "--shard-tokens must be at least 1, got 0"),
+    "shards of nothing": ({"shard_tokens": 0}, "--shard-tokens must be at least 1 and below 2147483648, got 0"),
     "too large a vocabulary": (
         {"vocab_size": 60_000},
         "no tokenizer of 60000 pieces can be trained on these documents: 38 ",
