@@ -1,8 +1,12 @@
 """What a person types wrongly: one message that says what, where and what to do, exit code 2, never a traceback."""
 
+import os
 import re
+import subprocess
 
 import pytest
+
+from tests.cli.conftest import GOLFRAY
 
 VERBS = ("tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "track", "ui")
 
@@ -103,6 +107,29 @@ def test_refused(refused, name):
     ended, expected = refused[name], REFUSED[name][1]
     assert ended.code == 2, ended
     assert expected in ended.one_line()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tune", "typo.yaml"],
+        ["tune", "good.yaml", "--set=stop.stepz=3"],
+        ["train", "--set=stop.stepz=3"],
+        ["status", "nowhere"],
+        ["logs", "3"],
+    ],
+)
+def test_a_mistake_is_answered_before_anything_heavy_is_imported(golfray, refused, arguments):
+    ended = subprocess.run(
+        [GOLFRAY, *arguments],
+        cwd=golfray.folder,
+        env={**os.environ, "HOME": str(golfray.home), "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert (ended.returncode, "golfray.cli.main" in imported) == (2, True)
+    assert imported & {"torch", "ray", "mlflow", "optuna"} == set()
 
 
 @pytest.mark.parametrize(
