@@ -120,7 +120,8 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
     """Fill an empty folder with tokenizer, shards and, last, the manifest, which is returned.
 
     Holds in memory about 60 times the bytes of the longest document, 200 MB at least, however many there are.
-    ``say`` is told of every shard. Raises ``OSError`` where the folder cannot be written.
+    ``say`` is told of every shard. Raises ``OSError`` where the folder cannot be written, and ``DataError`` where no
+    byte of the validation text is scored.
     """
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=contents.model)
     vocab_size = int(tokenizer.vocab_size())
@@ -164,6 +165,10 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
         return split, paths
 
     val, val_paths = write_split("val", contents.val)
+    if val.scored_bytes == 0:
+        raise DataError(
+            f"the tokenizer {contents.tokenizer_file} knows nothing of the validation text: no byte is scored"
+        )
     train, train_paths = write_split("train", contents.train)
     manifest = Manifest(
         name=contents.name,
@@ -197,8 +202,8 @@ def _lost_bytes(val: Split) -> str:
     share = 100 * (1 - val.scored_bytes / val.normalised_bytes)
     return (
         f"Its tokenizer counts {val.scored_bytes:,} bytes for {val.normalised_bytes:,} bytes of validation text "
-        f"({abs(share):.3g} % {'lost' if share > 0 else 'too many'}): bits per byte on it compare only with scores under "
-        "the same tokenizer."
+        f"({abs(share):.3g} % {'lost' if share > 0 else 'too many'}): "
+        "bits per byte on it compare only with scores under the same tokenizer."
     )
 
 

@@ -198,6 +198,13 @@ def test_a_given_tokenizer_that_loses_bytes_is_named(tmp_path: pathlib.Path) -> 
     assert f"({lost:.3g} % of the validation bytes are lost)" in finding.what
 
 
+def test_a_given_tokenizer_that_knows_nothing_is_refused(tmp_path: pathlib.Path, text: pathlib.Path) -> None:
+    tokenizer = write_tokenizer(tmp_path / "lossy.model", ["abc abc"], vocab_size=8)
+    val = write_lines(tmp_path / "val.jsonl", ["Ω"])
+    with pytest.raises(DataError, match=r"lossy\.model knows nothing of the validation text: no byte is scored"):
+        build(tmp_path / "x", text, val_files=(val,), tokenizer=tokenizer)
+
+
 @pytest.mark.parametrize("options", [{"add_dummy_prefix": True}, {"normalization_rule_name": "identity"}])
 def test_a_given_tokenizer_that_puts_a_space_in_front_loses_none(
     tmp_path: pathlib.Path, text: pathlib.Path, options: dict[str, Any]
