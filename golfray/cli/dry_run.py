@@ -30,6 +30,7 @@ def dry_run(space: Space, study_folder: Path, output: Output) -> None:
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.plan import check_budget, plan_study
     from golfray.sweep.records import StudyRecord
+    from golfray.sweep.study_folder import holds_study
 
     check_budget(space)
     config, new_study = space.base.config, work_left(space, StudyRecord())
@@ -38,7 +39,9 @@ def dry_run(space: Space, study_folder: Path, output: Output) -> None:
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
     plan = plan_study(space, corpus, costs, lanes=lanes.slots, bytes_code=bytes_code())
-    here = Surroundings(lanes.describe(), fidelity, study_folder, Path(tempfile.gettempdir()))
+    here = Surroundings(
+        lanes.describe(), fidelity, study_folder, Path(tempfile.gettempdir()), taken=holds_study(study_folder)
+    )
     output.result(*plan_lines(plan, here))
     output.document("plan", plan_document(plan, here))
     check_disk(plan.disk, here.study_folder, here.temporary_folder)

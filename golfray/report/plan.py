@@ -15,12 +15,16 @@ from golfray.sweep.plan import ForeseenPoint, StudyPlan
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What a plan meets here: lines that say the concurrency, the trials' fidelity, and the folders written into."""
+    """What a plan meets here: lines that say the concurrency, the trials' fidelity, and the folders written into.
+
+    ``taken``: whether the study's folder holds a study already, which is never overwritten.
+    """
 
     lanes: Sequence[str]
     fidelity: Mapping[str, Any]
     study_folder: Path
     temporary_folder: Path
+    taken: bool
 
 
 def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
@@ -63,6 +67,8 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
             "sources": list(costs.sources),
         },
         "disk": {
+            "study_folder": str(here.study_folder),
+            "study_folder_taken": here.taken,
             "study_bytes": plan.disk.study,
             "parts": dict(plan.disk.parts),
             "study_free_bytes": free_bytes(here.study_folder),
@@ -112,6 +118,8 @@ def _lanes(plan: StudyPlan) -> str:
 def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
     parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in plan.disk.parts.items())
     free = bytes_words(free_bytes(here.study_folder))
+    if here.taken:
+        yield f"{here.study_folder} holds a study already: to start this one, give another folder with --study-dir"
     yield f"disk: at most {bytes_words(plan.disk.study)} in {here.study_folder} ({free} free): {parts}"
     free = bytes_words(free_bytes(here.temporary_folder))
     yield f"  and {bytes_words(plan.disk.temporary)} in {here.temporary_folder} while it runs ({free} free)"
@@ -131,7 +139,8 @@ def _data(plan: StudyPlan) -> Iterator[str]:
 def _sizes(plan: StudyPlan) -> Iterator[str]:
     yield f"expected bytes of the first trials, {plan.bytes_code:,} of them code; +- is what is usually missed by"
     for point in plan.points:
-        yield f"  t{point.number:03d} {point.role}: {_size(point)}{_knobs(point)}"
+        before = plan.points[0].params if point.number else {}
+        yield f"  t{point.number:03d} {point.role}: {_size(point)}{_knobs(point, before)}"
 
 
 def _size(point: ForeseenPoint) -> str:
@@ -143,5 +152,7 @@ def _size(point: ForeseenPoint) -> str:
     return f"about {total} +-{error}, margin {margin_text(point.margin)}, {verdict}"
 
 
-def _knobs(point: ForeseenPoint) -> str:
-    return f" ({', '.join(f'{path} {value_text(value)}' for path, value in point.params.items())})"
+def _knobs(point: ForeseenPoint, before: Mapping[str, Any]) -> str:
+    """Knobs whose values are not those of trial 0."""
+    own = [f"{path} {value_text(value)}" for path, value in point.params.items() if before.get(path) != value]
+    return f" ({', '.join(own) or 'as trial 0'})"

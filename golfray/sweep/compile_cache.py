@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import getpass
+import math
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from golfray.core.settings import RunSettings
+from golfray.sweep.size import parameter_shapes
 
 _INPUT = re.compile(r"^ +assert_size_stride\(primals_\d+, \(([\d, ]*)\)", re.MULTILINE)
 
@@ -48,12 +50,7 @@ def _program_inputs(path: Path) -> collections.Counter[Shape]:
 
 
 def _input_shapes(settings: RunSettings) -> Iterator[Shape]:
-    import torch
-
-    from golfray.core.model import GPT
-
-    with torch.device("meta"):
-        yield from (tuple(parameter.shape) for parameter in GPT(settings.model).parameters() if parameter.numel())
+    yield from (shape for shape in parameter_shapes(settings.model) if math.prod(shape))
     batch = settings.batch
     for _tokens_and_targets in range(2):
         yield batch.tokens // batch.slices // batch.seq_len, batch.seq_len

@@ -14,8 +14,8 @@ from typing import Any
 
 from golfray.core.settings import RunSettings
 from golfray.sweep.compile_cache import cache_folder, compiled_before
-from golfray.sweep.disk_room import parameter_count
 from golfray.sweep.rehearsal import rehearse
+from golfray.sweep.size import parameter_shapes
 from golfray.sweep.space import Space
 
 # Seconds on two cores with little else to do.
@@ -126,7 +126,7 @@ def work_of(space: Space, device: str, val_tokens: int, threads: int) -> tuple[W
         shapes_vary=any(
             knob.path.startswith(_COMPILED_IN) and knob.path not in _NOT_COMPILED_IN for knob in space.knobs
         ),
-        parameters=parameter_count(settings.model)[0],
+        parameters=sum(map(math.prod, parameter_shapes(settings.model))),
         val_tokens=val_tokens,
     )
     return work, fidelity(settings, gang, runtime.dtype, runtime.compiled) | {"threads": threads}

@@ -12,7 +12,8 @@ import os
 import shutil
 from pathlib import Path
 
-from golfray.core.settings import ModelSettings, RunSettings
+from golfray.core.settings import RunSettings
+from golfray.sweep.size import parameter_shapes
 from golfray.sweep.space import Space
 
 MIB = 1024 * 1024
@@ -52,7 +53,8 @@ class DiskNeed:
 
 def disk_need(settings: RunSettings, trials: int, workers: int) -> DiskNeed:
     """What ``trials`` trials of about these ``settings`` write, artifacts counted as if they did not compress."""
-    parameters, tensors = parameter_count(settings.model)
+    shapes = parameter_shapes(settings.model)
+    parameters, tensors = sum(map(math.prod, shapes)), len(shapes)
     points = settings.runtime.log_points
     artifact = parameters + _TENSOR_HEADER * tensors
     a_trial = {
@@ -101,12 +103,11 @@ def check_disk(need: DiskNeed, study_folder: Path, temporary_folder: Path) -> No
         room = free_bytes(folder)
         least = with_reserve(size)
         if room < least:
-            remedy = (
-                "choose another folder with --study-dir" if names[0] == "the study" else "set TMPDIR to another one"
-            )
+            elsewhere = "another folder with --study-dir" if names[0] == "the study" else "another one with TMPDIR"
             raise DiskTooSmall(
-                f"{folder}: {' and '.join(names)} need {bytes_words(size)}, {bytes_words(least)} with a reserve, but "
-                f"this disk has {bytes_words(room)} free; make room, {remedy}, or lower the number of trials"
+                f"{folder}: {' and '.join(names)} need{'s' if len(names) == 1 else ''} {bytes_words(size)}, "
+                f"{bytes_words(least)} with a reserve, but this disk has {bytes_words(room)} free; make room, choose "
+                f"{elsewhere}, or lower the number of trials"
             )
 
 
@@ -131,14 +132,3 @@ def nearest_folder(path: Path) -> Path:
 def bytes_words(size: int) -> str:
     """A size in MiB or GiB, as a person reads it."""
     return f"{size / 1024**3:.1f} GiB" if size >= 1024**3 else f"{size / MIB:.1f} MiB"
-
-
-def parameter_count(model: ModelSettings) -> tuple[int, int]:
-    """Numbers of parameters and of tensors."""
-    import torch
-
-    from golfray.core.model import GPT
-
-    with torch.device("meta"):
-        sizes = [parameter.numel() for parameter in GPT(model).parameters()]
-    return sum(sizes), len(sizes)

@@ -22,7 +22,7 @@ from golfray.core.artifact import pack_artifact
 from golfray.core.model import build_model
 from golfray.core.quantize import quantize_state
 from golfray.core.schedule import lr_multiplier, muon_momentum
-from golfray.core.settings import ExportSettings, RunSettings
+from golfray.core.settings import ExportSettings, ModelSettings, RunSettings
 from golfray.core.shards import TokenStream, list_shards
 
 # Distance over that of a walk whose every step but for the momentum is independent.
@@ -78,7 +78,7 @@ def expected_bytes_model(settings: RunSettings, steps: int, unseen: Sequence[int
     ``unseen``: ids of tokens that the run never meets (see :func:`unseen_tokens`). Takes tens of milliseconds at laptop
     scale and seconds for 17 million parameters; torch's global random state is left as it was.
     """
-    state, walk = _initial_state(settings), walk_of(settings, steps)
+    state, walk = _initial_state(settings.model, settings.runtime.seed), walk_of(settings, steps)
     size = _packed(_trained(state, settings, walk, unseen), settings.export)
     total = sum(tensor.numel() for tensor in state.values())
     error = _ERROR + _ERROR_OF_UNSEEN * len(unseen) * settings.model.model_dim / total
@@ -123,10 +123,16 @@ def walk_of(settings: RunSettings, steps: int) -> Walk:
     return Walk(min(math.sqrt(muon), _LONGEST), min(math.sqrt(adam), _LONGEST), decayed)
 
 
-def _initial_state(settings: RunSettings) -> dict[str, torch.Tensor]:
+def parameter_shapes(model: ModelSettings) -> list[tuple[int, ...]]:
+    """Shapes of a model's parameters, in the order of its state dict."""
+    # Not on the meta device: drawing numbers there imports torch's compiler, which makes its folder on disk.
+    return [tuple(tensor.shape) for tensor in _initial_state(model, 0).values()]
+
+
+def _initial_state(model: ModelSettings, seed: int) -> dict[str, torch.Tensor]:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.runtime.seed)
-        return build_model(settings.model, torch.float32, torch.device("cpu")).state_dict()
+        torch.manual_seed(seed)
+        return build_model(model, torch.float32, torch.device("cpu")).state_dict()
 
 
 def _packed(state: dict[str, torch.Tensor], export: ExportSettings) -> int:
