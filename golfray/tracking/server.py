@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from golfray.tracking.client import explained, load_mlflow, open_store
 from golfray.tracking.projection import VIEW_NAME
