@@ -10,6 +10,7 @@ os.environ["DO_NOT_TRACK"] = "true"
 import dataclasses
 import pathlib
 import random
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -115,3 +116,26 @@ def trained_folder(
     torch.set_num_threads(before)
     assert result["kind"] == "scored"
     return folder
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[..., None]]:
+    """Mounts with the arguments of mount(8), the last of which is the place, and takes it away again.
+
+    Skips the test where that is not allowed.
+    """
+    places: list[str] = []
+
+    def do(*arguments: object) -> None:
+        command = ["mount", *map(str, arguments)]
+        if os.geteuid() != 0:
+            pytest.skip("mounting takes root")
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"this machine does not let root mount: {done.stderr.strip()}")
+        if not any("remount" in word for word in command):
+            places.append(command[-1])
+
+    yield do
+    for place in reversed(places):
+        subprocess.run(["umount", place], check=True)

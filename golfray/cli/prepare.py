@@ -53,7 +53,7 @@ def read_space(space_file: Path, sets: list[str]) -> Space:
 
 
 def prepare(
-    space: Space | None, folder: Path, sets: list[str], allow: bool, tracking_uri: str | None, output: Output
+    space: Space | None, folder: Path, store: Store, *, sets: list[str], allow: bool, output: Output
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
@@ -70,7 +70,6 @@ def prepare(
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
-    from golfray.tracking.store import Store
 
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
@@ -78,7 +77,6 @@ def prepare(
     if space is None:
         space = space_of(record, str(log), [Layer.from_sets(sets)])
     check_budget(space)
-    store = Store.of(folder, tracking_uri)
     corpus = corpus_for(space.base)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
     space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))

@@ -63,11 +63,14 @@ def tune(
         return
 
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
+    from golfray.tracking.store import Store
 
+    # A bad address is refused before there is a folder.
+    store = Store.of(folder, tracking_uri)
     if resume is None:
         create_study_folder(folder)
     with only_driver_of(folder):
-        prepared = prepare(space, folder, sets, allow_changes, tracking_uri, output)
+        prepared = prepare(space, folder, store, sets=sets, allow=allow_changes, output=output)
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = _show_end(prepared.record, folder, output, None)

@@ -1,8 +1,5 @@
 """A study whose disk fills up, or may only be read: a message with exit code 4, nothing lost, resumed afterwards."""
 
-import os
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,26 +17,6 @@ sampler: random
 replicates: 1
 knobs: {optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}}
 """
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Mounts with the arguments of mount(8), the last of which is the place; takes it away again."""
-    places: list[str] = []
-
-    def do(*arguments: object) -> None:
-        command = ["mount", *map(str, arguments)]
-        if os.geteuid() != 0:
-            pytest.skip("mounting takes root")
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"this machine does not let root mount: {done.stderr.strip()}")
-        if "remount" not in " ".join(command):
-            places.append(command[-1])
-
-    yield do
-    for place in reversed(places):
-        subprocess.run(["umount", place], check=True)
 
 
 def outcomes(record: StudyRecord) -> list[tuple]:
