@@ -136,13 +136,18 @@ def test_refused(refused, name):
 @pytest.fixture(scope="module")
 def long_text(golfray) -> str:
     """A file that takes seconds to build from."""
-    lines = (json.dumps({"text": document}) + "\n" for document in generated_documents(1500, seed=5))
+    lines = (json.dumps({"text": document}) + "\n" for document in generated_documents(1000, seed=5))
     (golfray.folder / "long.jsonl").write_text("".join(lines))
     return "long.jsonl"
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_a_build_that_is_interrupted_is_not_there_and_the_next_one_works(golfray, long_text, number):
     folder = golfray.folder / number.name
