@@ -10,12 +10,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
-from golfray.cluster.ledger import Entry, Ledger, Stage, crash_outcome, own_outcome
+from golfray.cluster.deadlines import Overdue, overdue
+from golfray.cluster.deaths import explain_death
+from golfray.cluster.endings import crash_outcome, forced_outcome, own_outcome
+from golfray.cluster.ledger import Entry, Ledger, Stage
+from golfray.cluster.nodes import Nodes
+from golfray.cluster.rank_output import rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat
+from golfray.cluster.stacks import describe_stacks, keep_stacks, stacks_of_ranks
 from golfray.sweep.executor import Job, JobEvent
+from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 
 # What `take` answers once the study is over.
@@ -30,17 +38,20 @@ _LOST_AFTER_IDLE_FAILURES = 3
 @dataclasses.dataclass
 class _Lane:
     group: str | None = None
+    last_group: str | None = None
     ranks: dict[int, RankProcess] = dataclasses.field(default_factory=dict)
     jobs: list[Entry] = dataclasses.field(default_factory=list)
     idle_failures: int = 0
+    # Whether its present trainer has ever run a job; one that never has is not started again.
+    worked: bool = False
     lost: str | None = None
 
 
 class Broker:
     """Keeps the ledger.
 
-    ``cancel_grace_s``: how long a job may take to end cooperatively. ``silence_s``: a running job that reports
-    nothing for this long is taken for hung.
+    ``cancel_grace_s``: how long a job may take to end cooperatively. ``limits``: a job that is longer in a phase is
+    taken for hung. ``study_folder``: paths are told relative to it. ``nodes``: asks the machines that ranks run on.
     """
 
     def __init__(
@@ -48,22 +59,27 @@ class Broker:
         workers: int,
         lanes: list[str],
         cancel_grace_s: float,
-        silence_s: float,
+        limits: PhaseLimits,
+        study_folder: Path,
+        nodes: Nodes,
     ) -> None:
         self._workers = workers
         self._lanes = {name: _Lane() for name in lanes}
         self._cancel_grace_s = cancel_grace_s
-        self._silence_s = silence_s
+        self._limits = limits
+        self._study_folder = study_folder
+        self._nodes = nodes
         self._ledger = Ledger()
         self._closed = False
         self._changed = asyncio.Condition()
-        self._processes: list[dict[str, Any]] = []
+        # The event loop itself only has weak references.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- the study's side ---
 
     async def submit(self, job: Job) -> None:
         """Queue a job; where no lane is left it ends at once. Raises ``ValueError`` on a job_id used before."""
-        entry = self._ledger.add(job)
+        entry = self._ledger.add(job, time.monotonic())
         if self._closed:
             self._ledger.finish(entry, Outcome(Kind.CANCELLED, "the executor is closed"))
         self._fail_without_lanes()
@@ -75,7 +91,7 @@ class Broker:
         if entry.stage is Stage.FINISHED:
             return
         if entry.stage is Stage.RUNNING:
-            self._ask_to_stop(entry, reason, cancelled=True)
+            self._ask_to_stop(entry, reason, None)
         else:
             self._ledger.finish(entry, Outcome(Kind.CANCELLED, reason))
         await self._notify()
@@ -84,11 +100,6 @@ class Broker:
         """What happened since the last call, waiting up to ``timeout`` seconds for the first."""
         await self._until(lambda: self._ledger.has_events, timeout)
         return self._ledger.take_events()
-
-    async def processes(self) -> list[dict[str, Any]]:
-        """The ranks that joined since the last call: lane, rank, pid, node."""
-        joined, self._processes = self._processes, []
-        return joined
 
     async def close(self, reason: str) -> None:
         """Cancel what is unfinished, answer Tune and the ranks that nothing more comes, wait for the last end."""
@@ -99,13 +110,16 @@ class Broker:
         await self._until(lambda: not self._ledger.unfinished(), self._cancel_grace_s + _SETTLE_SECONDS)
 
     async def watch(self) -> None:
-        """Enforce the deadlines until closed and done; the executor starts this once."""
+        """Enforce the limits until closed and done; the executor starts this once."""
         while not (self._closed and not self._ledger.unfinished()):
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
+            self._start_waits_anew(now)
             for entry in self._ledger.unfinished():
-                if entry.stage is Stage.RUNNING:
-                    self._enforce(entry, now)
+                self._enforce(entry, now)
+            for task in [task for task in self._tasks if task.done()]:
+                self._tasks.remove(task)
+                task.result()
             await self._notify()
 
     # --- Tune's side ---
@@ -144,9 +158,8 @@ class Broker:
         lane = self._lanes[seat.lane]
         if lane.group != seat.group:
             self._retire(lane, {})
-            lane.group = seat.group
+            lane.group = lane.last_group = seat.group
         lane.ranks[seat.rank] = process
-        self._processes.append({"lane": seat.lane, "rank": seat.rank, "pid": process.pid, "node": process.node})
         await self._notify()
         return not (self._closed or lane.lost)
 
@@ -173,16 +186,28 @@ class Broker:
             await self._notify()
         return lane.jobs[index].job
 
-    async def begin(self, seat: Seat, job_id: str) -> bool:
-        """A rank has taken the job; answers when all have. False: it was cancelled meanwhile, skip it."""
+    async def begin(self, seat: Seat, job_id: str, oom_kills: dict[str, int]) -> bool:
+        """A rank has taken the job; answers when all have. False: it was cancelled meanwhile, skip it.
+
+        ``oom_kills``: what the kernel of its node had counted by then.
+        """
         entry = self._ledger[job_id]
         if entry.stage is Stage.OFFERED and entry.group == seat.group:
             entry.taken_by.add(seat.rank)
+            entry.oom_kills[seat.rank] = oom_kills
             if len(entry.taken_by) == self._workers:
                 self._ledger.start(entry, time.monotonic())
+                self._lanes[seat.lane].worked = True
             await self._notify()
         await self._until(lambda: entry.stage is not Stage.OFFERED or entry.group != seat.group, None)
         return len(entry.taken_by) == self._workers and entry.group == seat.group
+
+    async def enter(self, seat: Seat, job_id: str, phase: str) -> None:
+        """Rank 0 begins a phase of its job."""
+        entry = self._ledger[job_id]
+        if entry.stage is Stage.RUNNING and entry.group == seat.group:
+            self._ledger.enter(entry, phase, time.monotonic())
+            await self._notify()
 
     async def report(self, seat: Seat, job_id: str, point: dict[str, float]) -> str | None:
         """One point of the curve, from rank 0; answers with a reason to stop, or None."""
@@ -193,8 +218,8 @@ class Broker:
         await self._notify()
         return entry.stop_reason
 
-    async def end(self, seat: Seat, job_id: str, outcome: dict[str, Any] | None, crash: str | None) -> None:
-        """A rank is through with the job: rank 0 brings the outcome, a rank that raised brings its words."""
+    async def end(self, seat: Seat, job_id: str, outcome: dict[str, Any] | None, crash: RankError | None) -> None:
+        """A rank is through with the job: rank 0 brings the outcome, a rank that raised says how."""
         entry = self._ledger[job_id]
         if entry.stage is not Stage.RUNNING or entry.group != seat.group:
             return
@@ -213,26 +238,38 @@ class Broker:
         When one rank dies, its peers often raise before the death is seen, so those that said nothing are asked.
         """
         lane = self._lanes[lane_name]
-        group, silent = lane.group, [rank for rank in lane.ranks if rank not in errors]
+        group, ranks = lane.group, dict(lane.ranks)
+        silent = [rank for rank in ranks if rank not in errors]
         if all(error.kind == "raised" for error in errors.values()):
-            found = await asyncio.gather(*(lane.ranks[rank].probe() for rank in silent))
+            found = await asyncio.gather(*(ranks[rank].probe() for rank in silent))
             errors = {**errors, **{rank: error for rank, error in zip(silent, found, strict=True) if error is not None}}
+        running = lane.jobs[-1] if lane.jobs and lane.jobs[-1].stage is Stage.RUNNING else None
+        if running is not None:
+            running.crashed_at = None  # it is being worded, which may take longer than a crash may wait for it
+            errors = await self._explained(running, ranks, errors)
         if lane.group == group:
             self._retire(lane, errors)
         self._fail_without_lanes()
         await self._notify()
 
-    async def lane_ended(self, lane_name: str, reason: str) -> None:
-        """A lane is gone for good."""
+    async def lane_ended(self, lane_name: str, reason: str) -> tuple[bool, str | None]:
+        """A lane's trainer has ended: whether to start another one, and the placement group it may still hold.
+
+        A trainer that never ran a job would only fail again.
+        """
         lane = self._lanes[lane_name]
-        self._retire(lane, {})
-        lane.lost = lane.lost or reason
+        again = lane.worked and not self._closed and lane.lost is None
+        self._retire(lane, {}, reason)
+        lane.worked = False
+        if not again:
+            lane.lost = lane.lost or reason
         self._fail_without_lanes()
         await self._notify()
+        return again, lane.last_group
 
     # --- what they share ---
 
-    def _retire(self, lane: _Lane, errors: dict[int, RankError]) -> None:
+    def _retire(self, lane: _Lane, errors: dict[int, RankError], reason: str = "") -> None:
         """End an incarnation: its begun job is over, one merely offered goes back to the head of the queue."""
         if lane.group is None:
             return
@@ -242,7 +279,7 @@ class Broker:
             current.lane = current.group = None
             lane.jobs.pop()
         elif current is not None and current.stage is Stage.RUNNING:
-            self._end_by_crash(current, errors)
+            self._end_by_crash(current, errors, reason)
         if lane.jobs:
             lane.idle_failures = 0
         elif errors:
@@ -252,36 +289,85 @@ class Broker:
                 lane.lost = f"failed {lane.idle_failures} times without a job (rank {rank} {error.kind}: {error.text})"
         lane.group, lane.ranks, lane.jobs = None, {}, []
 
-    def _end_by_crash(self, entry: Entry, errors: dict[int, RankError]) -> None:
+    async def _explained(
+        self, entry: Entry, ranks: dict[int, RankProcess], errors: dict[int, RankError]
+    ) -> dict[int, RankError]:
+        """The errors with the cause of every death in them, as far as there is a sign of it."""
+
+        async def explain(rank: int, error: RankError) -> RankError:
+            log = rank_log(Path(entry.job.folder), rank)
+            return await explain_death(self._nodes, ranks[rank], error, log, entry.oom_kills.get(rank, {}))
+
+        dead = [rank for rank, error in errors.items() if error.kind == "died" and rank in ranks]
+        found = await asyncio.gather(*(explain(rank, errors[rank]) for rank in dead))
+        return {**errors, **dict(zip(dead, found, strict=True))}
+
+    def _end_by_crash(self, entry: Entry, errors: dict[int, RankError], reason: str = "") -> None:
+        now = time.monotonic()
         if entry.cancelled:
-            outcome = Outcome(Kind.CANCELLED, f"{entry.stop_reason} (its lane ended before it could stop)")
+            outcome = forced_outcome(entry, "its lane ended before it could stop", now)
         else:
-            outcome = crash_outcome(entry, errors)
+            outcome = crash_outcome(entry, errors, now, reason)
         self._ledger.finish(entry, outcome)
 
+    def _start_waits_anew(self, now: float) -> None:
+        """A job waits for a lane only while one is free for it: not taken by another, nor by those before it."""
+        busy = sum(entry.stage is Stage.RUNNING for entry in self._ledger.unfinished())
+        free = sum(not lane.lost for lane in self._lanes.values()) - busy
+        for entry in self._ledger.unfinished():
+            if entry.stage is not Stage.RUNNING:
+                if free <= 0:
+                    entry.waiting_since = now
+                free -= 1
+
     def _enforce(self, entry: Entry, now: float) -> None:
-        """The deadlines of a running job: silence, the grace after a stop was asked for, a crash to be worded."""
+        """A crash to be worded, the grace after a stop was asked for, the limits of the phases."""
         if entry.crashed_at is not None and now > entry.crashed_at + _SETTLE_SECONDS:
             self._end_by_crash(entry, {})
         elif entry.stop_by is not None and now > entry.stop_by:
-            kind = Kind.CANCELLED if entry.cancelled else Kind.CRASHED
-            reason = f"{entry.stop_reason} (it did not stop within {self._cancel_grace_s:g} s, its lane was killed)"
-            self._ledger.finish(entry, Outcome(kind, reason))
-            self._kill_lane(entry)
-        elif entry.stop_reason is None and now > entry.last_sign + self._silence_s:
-            self._ask_to_stop(entry, f"hung: no report for {self._silence_s:g} s", cancelled=False)
+            how = f"it did not stop within {self._cancel_grace_s:g} s, its lane was killed"
+            self._ledger.finish(entry, forced_outcome(entry, how, now))
+            self._in_background(self._kill_lane(entry))
+        elif entry.stop_reason is None and not entry.hung and (late := overdue(entry, self._limits, now)) is not None:
+            entry.hung = True
+            self._in_background(self._end_hung(entry, late))
 
-    def _ask_to_stop(self, entry: Entry, reason: str, cancelled: bool) -> None:
+    async def _end_hung(self, entry: Entry, late: Overdue) -> None:
+        """Look at the ranks while they still hang, then ask the job to stop; one that never began ends at once."""
+        lane, began = self._lane_of(entry), entry.stage is Stage.RUNNING
+        words = [late.describe()]
+        if lane is not None:
+            stacks = await stacks_of_ranks(self._nodes, lane.ranks)
+            words += [describe_stacks(stacks), keep_stacks(stacks, Path(entry.job.folder), self._study_folder)]
+        reason = "; ".join(filter(None, words))
+        if entry.stage is Stage.RUNNING and began:
+            self._ask_to_stop(entry, reason, late.error)
+        elif entry.stage is Stage.RUNNING:
+            entry.hung = False  # it began after all, while its ranks were looked at
+        elif entry.stage is not Stage.FINISHED:
+            self._ledger.finish(entry, Outcome(Kind.CRASHED, reason, error=late.error))
+            await self._kill_lane(entry)
+        await self._notify()
+
+    def _ask_to_stop(self, entry: Entry, reason: str, error: str | None) -> None:
+        """The first one to ask gives the reason; ``error`` None: the job was cancelled."""
         if entry.stop_reason is None:
-            entry.stop_reason, entry.cancelled = reason, cancelled
+            entry.stop_reason, entry.stop_error, entry.cancelled = reason, error, error is None
             entry.stop_by = time.monotonic() + self._cancel_grace_s
 
-    def _kill_lane(self, entry: Entry) -> None:
-        assert entry.lane is not None
-        lane = self._lanes[entry.lane]
-        if lane.group == entry.group:
-            for process in lane.ranks.values():
-                process.kill()
+    async def _kill_lane(self, entry: Entry) -> None:
+        """End the ranks that a job was given to; Train then starts the lane anew."""
+        lane = self._lane_of(entry)
+        if lane is not None:
+            await asyncio.gather(*(process.kill(self._nodes) for process in lane.ranks.values()))
+
+    def _lane_of(self, entry: Entry) -> _Lane | None:
+        """The lane that has the job, while it is the same incarnation that was given it."""
+        lane = self._lanes[entry.lane] if entry.lane is not None else None
+        return lane if lane is not None and lane.group == entry.group else None
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.get_running_loop().create_task(work))
 
     def _fail_without_lanes(self) -> None:
         """Where every lane is lost, a queued job would wait for ever: it ends with the reason instead."""
@@ -289,7 +375,7 @@ class Broker:
             return
         reasons = "; ".join(f"{name} {lane.lost}" for name, lane in self._lanes.items())
         for entry in self._ledger.unfinished():
-            self._ledger.finish(entry, Outcome(Kind.CRASHED, f"no lane is left: {reasons}"))
+            self._ledger.finish(entry, Outcome(Kind.CRASHED, f"no lane is left: {reasons}", error="no lane is left"))
 
     async def _notify(self) -> None:
         async with self._changed:

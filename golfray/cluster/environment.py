@@ -17,13 +17,16 @@ import dataclasses
 import logging
 import os
 import secrets
-import shutil
 import sys
-import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from golfray.cluster.preflight import EnvironmentProblem
+from golfray.cluster.session_processes import MARK, end_processes, processes_of
+from golfray.cluster.temp_folder import TempFolder, sweep_dead_folders
+from golfray.cluster.watchdog import Watchdog
 
 # Train's controller looks at its ranks this often: a dead rank is noticed, and a finished lane ends, this late. Reports
 # go to the broker and do not wait for it, while every look costs the ranks time that they should train.
@@ -37,6 +40,8 @@ _VARIABLES = {
     # Otherwise a worker's prints appear twice in its log.
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    # A thread that outlives the session must not start another cluster by asking Ray for something.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     # The rest of a cluster should take as little of the ranks' CPU as it can: no statistics that nobody reads.
     "RAY_task_events_report_interval_ms": "0",
     "RAY_enable_metrics_collection": "0",
@@ -56,21 +61,26 @@ _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 
 _LAST_MOMENTS_SECONDS = 10.0
 
-# A socket path holds 107 bytes, of which Ray appends up to about 65 (session name, sockets/plasma_store).
-_LONGEST_TEMP_FOLDER = 40
+# A cold start takes 5 s on a quiet machine and 30 s on a busy one.
+START_LIMIT_SECONDS = 180.0
+
+_LOG_TAIL_LINES = 5
 
 
 @dataclasses.dataclass
 class Session:
-    """A running Ray session. ``temp_folder`` is None where the cluster is somebody else's."""
+    """A running Ray session. ``temp_folder`` and ``watchdog`` are None where the cluster is somebody else's."""
 
     folder: Path
     address: str
     dashboard_url: str
-    temp_folder: Path | None
     _saved_environment: dict[str, str | None]
     _saved_handlers: list[logging.Handler]
     _log_handler: logging.Handler
+    temp_folder: TempFolder | None = None
+    watchdog: Watchdog | None = None
+    over: threading.Event = dataclasses.field(default_factory=threading.Event)
+    _servers: list[Any] = dataclasses.field(default_factory=list)
 
     def describe(self) -> list[str]:
         """Lines that say which cluster this is and where its files are."""
@@ -78,16 +88,43 @@ class Session:
             return [f"Ray cluster at {self.address}"]
         return [
             f"own Ray cluster, dashboard {self.dashboard_url} (token in {self.folder / 'auth_token'})",
-            f"Ray's temporary files in {self.temp_folder}, its logs in {self.folder / 'logs'}",
+            f"Ray's temporary files in {self.temp_folder.path}, its logs in {self.folder / 'logs'}",
         ]
 
+    def dead_server(self) -> str | None:
+        """The first of the cluster's own servers that has ended, as a person would name it; None where all live.
 
-def start_session(study_folder: Path, address: str | None = None, cpus: int | None = None) -> Session:
+        Ray itself ends the driver without a word a while after one of them has died, so the driver looks first.
+        """
+        import psutil  # type: ignore[import-untyped]
+
+        for name, process in self._servers:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                return f"Ray's {name} (process {process.pid}) has died, see {self.folder / 'logs' / name}.out"
+        return None
+
+    def note_servers(self) -> None:
+        """Remember which processes the cluster cannot do without."""
+        import psutil
+
+        names = ("gcs_server", "raylet")
+        self._servers = [(child.name(), child) for child in psutil.Process().children() if child.name() in names]
+        if {name for name, _ in self._servers} != set(names):
+            raise EnvironmentProblem(f"Ray started, but of {' and '.join(names)} only these run: {self._servers}")
+
+
+def start_session(
+    study_folder: Path,
+    address: str | None = None,
+    cpus: int | None = None,
+    start_limit_s: float = START_LIMIT_SECONDS,
+) -> Session:
     """Start a local cluster for this study, or connect to the cluster at ``address`` where one is given.
 
     ``cpus`` limits what a local cluster offers (None: all that this process may use). The token of a local cluster is
     made here; that of a given cluster is taken from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its owner set them.
-    Raises :class:`EnvironmentProblem` where Ray runs in this process already, cannot start, or cannot be reached.
+    Raises :class:`EnvironmentProblem` where Ray runs in this process already, cannot start or be reached, or is not up
+    within ``start_limit_s`` seconds.
     """
     folder = study_folder.resolve() / "ray"
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +141,7 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
         raise EnvironmentProblem(
             f"the Ray cluster at {address} needs its token: set RAY_AUTH_TOKEN_PATH to the file that holds it"
         )
-    saved = {name: os.environ.get(name) for name in (*variables, *removed)}
+    saved = {name: os.environ.get(name) for name in (*variables, *removed, MARK)}
     os.environ.update(variables)
     for name in removed:
         os.environ.pop(name, None)
@@ -125,83 +162,124 @@ def start_session(study_folder: Path, address: str | None = None, cpus: int | No
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     ray_logger = logging.getLogger("ray")
     saved_handlers, ray_logger.handlers = ray_logger.handlers, [handler]
-    temp_folder = None
-    session = Session(folder, address or "", "", None, saved, saved_handlers, handler)
+    session = Session(folder, address or "", "", saved, saved_handlers, handler)
     try:
         if address is None:
-            temp_folder = Path(tempfile.mkdtemp(prefix="golfray-", dir=_short_temp_folder()))
-            session.temp_folder = temp_folder
-            context = ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=True,
-                dashboard_host="127.0.0.1",
-                object_store_memory=_OBJECT_STORE_BYTES,
-                log_to_driver=False,
-                logging_level=logging.INFO,
-                _temp_dir=str(_ray_folder(temp_folder)),
-            )
-            _link_logs(folder / "logs", temp_folder)
+            context = _start_cluster(session, cpus, start_limit_s)
         else:
-            context = ray.init(address=address, log_to_driver=False, logging_level=logging.INFO)
+            context = _bounded(
+                lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.INFO),
+                start_limit_s,
+                session,
+            )
     except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
-        stop_session(session)
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
-        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error} (see {folder / 'driver.log'})") from error
+        said = _last_words(session)
+        stop_session(session, at_once=True)
+        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error}{said}") from error
     except BaseException:  # an interruption must not leave half a cluster behind
-        stop_session(session)
+        stop_session(session, at_once=True)
         raise
     session.address = context.address_info["address"]
     session.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
     return session
 
 
-def stop_session(session: Session) -> None:
-    """Leave the cluster; a local one ends, its logs move into the study's directory and its temporary files go."""
+def stop_session(session: Session, at_once: bool = False) -> None:
+    """Leave the cluster; a local one ends, its logs move into the study's directory and its temporary files go.
+
+    ``at_once``: its processes are killed first, which is also how a cluster ends that no longer answers.
+    """
     import ray
 
-    processes = _cluster_processes(session.temp_folder) if session.temp_folder is not None else []
+    local = session.temp_folder
+    spared = {os.getpid(), session.watchdog.pid if session.watchdog else 0}
+    if local is not None and at_once:
+        end_processes(local.path, spared, _LAST_MOMENTS_SECONDS)
     ray.shutdown()
-    _wait_until_gone(processes)
-    ray_logger = logging.getLogger("ray")
-    ray_logger.handlers = session._saved_handlers
+    session.over.set()
+    if local is not None:
+        _wait_until_gone(local.path, spared)
+    logging.getLogger("ray").handlers = session._saved_handlers
     _restore_environment(session._saved_environment)
     try:
         session._log_handler.close()
-        if session.temp_folder is not None and session.temp_folder.exists():
-            _keep_logs(session.folder / "logs", session.temp_folder)
+        if local is not None:
+            local.discard()
     except OSError as error:  # the disk is full: the study must still end as itself
         print(f"Ray's logs could not be kept in {session.folder}: {error}", file=sys.stderr)
     finally:
-        if session.temp_folder is not None:
-            shutil.rmtree(session.temp_folder, ignore_errors=True)
+        if session.watchdog is not None:
+            session.watchdog.dismiss()
 
 
-def _cluster_processes(temp_folder: Path) -> list[Any]:
-    """The servers that ``ray.init`` started for this session, known by the folder they use, and their children."""
-    import psutil  # type: ignore[import-untyped]  # Ray brings it along
+def _start_cluster(session: Session, cpus: int | None, limit_s: float) -> Any:
+    """A cluster of our own; its parts are put into the session as they come, so that they can be taken down."""
+    import ray
 
-    found = []
-    for child in psutil.Process().children():
+    sweep_dead_folders()
+    folder = session.temp_folder = TempFolder(session.folder / "logs")
+    os.environ[MARK] = str(folder.path)
+    session.watchdog = Watchdog(folder.path)
+
+    def start() -> Any:
+        return ray.init(
+            address="local",
+            num_cpus=cpus,
+            include_dashboard=True,
+            dashboard_host="127.0.0.1",
+            object_store_memory=_OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.INFO,
+            _temp_dir=str(folder.ray_folder),
+        )
+
+    context = _bounded(start, limit_s, session)
+    session.note_servers()
+    return context
+
+
+def _bounded(start: Callable[[], Any], limit_s: float, session: Session) -> Any:
+    """What ``start`` returns or raises. Raises ``TimeoutError`` after ``limit_s`` seconds.
+
+    Ray waits for its servers in native code, where no signal is answered; here the main thread stays free for them.
+    Ray's servers end with the thread that started them, so that thread lives until the session has ended.
+    """
+    ended = threading.Event()
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
         try:
-            if any(str(temp_folder) in part for part in child.cmdline()):
-                found += [child, *child.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            continue  # it ended while we looked
-    return found
+            results.append(start())
+        except BaseException as error:  # noqa: BLE001  raised again in the thread that waits
+            errors.append(error)
+        ended.set()
+        session.over.wait()
+
+    threading.Thread(target=call, name="ray.init", daemon=True).start()
+    if not ended.wait(limit_s):
+        raise TimeoutError(f"it was not up within {limit_s:g} s")
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
-def _wait_until_gone(processes: list[Any]) -> None:
-    """Ray's workers see a moment late that their server has ended; what does not see it at all is killed."""
+def _last_words(session: Session) -> str:
+    """The end of the log that was written last, for an error message."""
+    logs = [path for path in (session.folder / "logs").glob("*.out") if path.stat().st_size]
+    logs += [path for path in (session.folder / "logs").glob("*.err") if path.stat().st_size]
+    last = max(logs, key=lambda path: path.stat().st_mtime, default=session.folder / "driver.log")
+    lines = last.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    return f"\n{last} ends with:\n" + "\n".join(lines)
+
+
+def _wait_until_gone(temp_folder: Path, spared: set[int]) -> None:
+    """Ray's processes see a moment late that their server has ended; what does not see it at all is killed."""
     import psutil
 
-    _, alive = psutil.wait_procs(processes, timeout=_LAST_MOMENTS_SECONDS)
-    for process in alive:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue  # it ended by itself meanwhile
-    psutil.wait_procs(alive, timeout=_LAST_MOMENTS_SECONDS)
+    psutil.wait_procs(processes_of(temp_folder, spared), timeout=_LAST_MOMENTS_SECONDS)
+    end_processes(temp_folder, spared, _LAST_MOMENTS_SECONDS)
 
 
 def _write_token(path: Path) -> Path:
@@ -210,34 +288,6 @@ def _write_token(path: Path) -> Path:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_hex(32))
     return path
-
-
-def _ray_folder(temp_folder: Path) -> Path:
-    """Ray opens its folder to everybody; one level up is the folder that only its owner may enter."""
-    return temp_folder / "r"
-
-
-def _short_temp_folder() -> str:
-    """The system's temporary folder if Ray's socket paths fit below it, else /tmp."""
-    usual = tempfile.gettempdir()
-    return usual if len(usual) + len("/golfray-12345678/r") <= _LONGEST_TEMP_FOLDER else "/tmp"
-
-
-def _link_logs(link: Path, temp_folder: Path) -> None:
-    if link.is_symlink():
-        link.unlink()
-    elif link.exists():
-        shutil.rmtree(link)
-    link.symlink_to(_ray_folder(temp_folder) / "session_latest" / "logs")
-
-
-def _keep_logs(kept: Path, temp_folder: Path) -> None:
-    if not kept.is_symlink():
-        return
-    source = kept.resolve()
-    kept.unlink()
-    if source.is_dir():
-        shutil.copytree(source, kept, symlinks=True, ignore_dangling_symlinks=True)
 
 
 def _restore_environment(saved: dict[str, str | None]) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from golfray.cluster.environment import Session, start_session, stop_session
-from golfray.cluster.preflight import LanePlan, plan_lanes
+from golfray.cluster.node_checks import check_nodes
+from golfray.cluster.nodes import RayNodes
+from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
+from golfray.core.settings import DataSettings
 from golfray.sweep.executor import Finished, Job, JobEvent
+from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 
 RUN_TRIAL = "golfray.core.trial:run_trial"
 
 _END_SECONDS = 15.0
+# The broker only passes words on, so it answers in milliseconds; a machine that is short of everything, in seconds.
+_ANSWER_SECONDS = 120.0
 
 
 class RayExecutor:
@@ -25,12 +31,15 @@ class RayExecutor:
     ``study_folder``: the study's directory; Ray's token, logs and scratch lie in its ``ray`` folder, and a job's
     relative ``folder`` is meant below it. ``device``: "auto", "cpu" or "cuda". ``address``: an existing cluster, or
     None for a local one of the study's own, which may use ``cpus`` CPUs (None: all). ``max_lanes``: no more lanes
-    than this, for a study with few trials. ``run``: what every rank calls for a job, as "module:function" with the
-    signature of ``golfray.core.trial.run_trial``. ``cancel_grace_s``: how long a job that was asked to end may take
-    before its lane is killed. ``silence_s``: a running job that reports nothing for this long counts as hung.
+    than this, for a study with few trials. ``data``: what the jobs will read, checked on every node before anything
+    runs; None leaves it unchecked. ``run``: what every rank calls for a job, as "module:function" with the signature of
+    ``golfray.core.trial.run_trial``. ``limits``: a job that is longer in a phase counts as hung (None: the usual ones).
+    ``cancel_grace_s``: how long a job that was asked to end may take before its lane is killed.
 
-    Raises :class:`golfray.cluster.preflight.EnvironmentProblem` where Ray cannot run or not even one lane fits.
-    Starting returns before the ranks are up; jobs may be submitted at once. Methods are called from one thread.
+    Raises :class:`golfray.cluster.preflight.EnvironmentProblem` where Ray cannot run, not even one lane fits, or a node
+    lacks the data or cannot write. Starting returns before the ranks are up; jobs may be submitted at once. Once Ray or
+    a part of it that a study cannot do without has ended, :meth:`submit` and :meth:`events` raise that error too.
+    Methods are called from one thread.
     """
 
     def __init__(
@@ -42,9 +51,10 @@ class RayExecutor:
         address: str | None = None,
         cpus: int | None = None,
         max_lanes: int | None = None,
+        data: DataSettings | None = None,
         run: str = RUN_TRIAL,
+        limits: PhaseLimits | None = None,
         cancel_grace_s: float = 30.0,
-        silence_s: float = 1800.0,
     ) -> None:
         self._study_folder = study_folder.resolve()
         self._cancel_grace_s = cancel_grace_s
@@ -56,19 +66,29 @@ class RayExecutor:
         self._lanes: list[Any] = []
         self._tune: Any = None
         self._broker: Any = None
+        self._watch: Any = None
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
-            self._plan = self._start(workers, device, address, max_lanes, run, silence_s)
+            self._plan = self._start(workers, device, address, max_lanes, data, run, limits or PhaseLimits())
         except BaseException:
-            self.close()
+            self.close(at_once=True)
             raise
 
     def _start(
-        self, workers: int, device: str, address: str | None, max_lanes: int | None, run: str, silence_s: float
+        self,
+        workers: int,
+        device: str,
+        address: str | None,
+        max_lanes: int | None,
+        data: DataSettings | None,
+        run: str,
+        limits: PhaseLimits,
     ) -> LanePlan:
         import ray
 
         plan = plan_lanes(ray.available_resources(), workers, device, max_lanes)
+        local = address is None
+        check_nodes(plan, data, self._study_folder, local)
         # These import Train and with it torch, so only once the plan holds.
         from golfray.cluster.broker import Broker
         from golfray.cluster.lane import Lane
@@ -76,10 +96,10 @@ class RayExecutor:
 
         names = [f"lane-{number}" for number in range(plan.slots)]
         actor = ray.remote(num_cpus=0, resources={"node:__internal_head__": 0.001})(Broker)
-        self._broker = actor.remote(workers, names, self._cancel_grace_s, silence_s)
-        self._broker.watch.remote()
+        self._broker = actor.remote(workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes())
+        self._watch = self._broker.watch.remote()
         scratch = self._session.folder / "scratch"
-        local = address is None
+        shutil.rmtree(scratch, ignore_errors=True)  # an earlier driver's
         self._lanes = [Lane(name, plan, self._broker, scratch, run, local) for name in names]
         for lane in self._lanes:
             lane.start()
@@ -97,70 +117,53 @@ class RayExecutor:
         return [*self._plan.describe(), *self._session.describe()]
 
     def submit(self, job: Job) -> None:
-        """Queue a job. Raises ``ValueError`` on a job_id used before, ``RuntimeError`` once closed or broken."""
-        import ray
-
-        if self._closed or self._failure:
-            reason = "the executor is closed" if self._closed else self._failure
-            raise RuntimeError(f"no job can be submitted: {reason}")
+        """Queue a job. Raises ``ValueError`` on a job_id used before, ``RuntimeError`` once closed."""
+        if self._closed:
+            raise RuntimeError("no job can be submitted: the executor is closed")
         if job.job_id in self._known:
             raise ValueError(f"job {job.job_id} was submitted before; every attempt needs its own job_id")
+        self._check_cluster()
         absolute = dataclasses.replace(job, folder=str(self._study_folder / job.folder))
         self._known.add(job.job_id)
         self._open[job.job_id] = job
-        try:
-            ray.get(self._broker.submit.remote(absolute))
-        except ray.exceptions.RayError as error:
-            self._fail(f"the broker died: {error}")
+        self._ask("submit", absolute)
 
     def events(self, timeout: float) -> list[JobEvent]:
         """What happened since the last call, waiting up to ``timeout`` seconds for the first."""
-        import ray
-
-        if self._tune.failure and not self._closed:
-            self._fail(f"Tune ended: {self._tune.failure}")
-        if self._closed or self._failure or self._pending:
-            events, self._pending = self._pending, []
-            return events
-        try:
-            events = ray.get(self._broker.events.remote(timeout))
-            self._note_processes(ray.get(self._broker.processes.remote()))
-        except ray.exceptions.RayError as error:
-            self._fail(f"the broker died: {error}")
-            events, self._pending = self._pending, []
-            return events
-        return self._settle(events)
+        if not self._closed:
+            self._check_cluster()
+            return self._settle(self._ask("events", timeout, wait_s=timeout))
+        events, self._pending = self._pending, []
+        return events
 
     def cancel(self, job_id: str, reason: str) -> None:
         """Ask a job to end; it finishes as ``cancelled``, or as itself if it was faster.
 
         Raises ``ValueError`` for a job that was never submitted; a finished one is left alone.
         """
-        import ray
-
         if job_id not in self._known:
             raise ValueError(f"job {job_id} was never submitted")
-        if job_id not in self._open or self._closed or self._failure:
-            return
-        try:
-            ray.get(self._broker.cancel.remote(job_id, reason))
-        except ray.exceptions.RayError as error:
-            self._fail(f"the broker died: {error}")
+        if job_id in self._open and not self._closed and self._failure is None:
+            self._ask("cancel", job_id, reason)
 
-    def close(self) -> None:
+    def close(self, at_once: bool = False) -> None:
         """End jobs, lanes, Tune and the cluster within the grace period plus about a minute; then nothing is left.
 
-        Jobs that were open finish as ``cancelled``; :meth:`events` still tells so afterwards.
+        ``at_once``: without asking anybody, within seconds. Jobs that were open finish as ``cancelled``; :meth:`events`
+        still tells so afterwards.
         """
         if self._closed:
             return
         self._closed = True
+        at_once = at_once or self._failure is not None
         try:
-            if self._broker is not None:
+            if self._broker is not None and not at_once:
                 self._end_jobs()
         finally:
-            stop_session(self._session)
-            self._fail("the executor was closed", Kind.CANCELLED)
+            stop_session(self._session, at_once)
+            ended = Outcome(Kind.CANCELLED, self._failure or "the executor was closed")
+            self._pending.extend(Finished(job_id, ended) for job_id in self._open)
+            self._open.clear()
 
     def __enter__(self) -> RayExecutor:
         return self
@@ -168,7 +171,8 @@ class RayExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # Who interrupts the study itself, and not only its jobs, does not want to wait for them.
+        self.close(at_once=isinstance(error, KeyboardInterrupt))
 
     def _end_jobs(self) -> None:
         import ray
@@ -190,17 +194,37 @@ class RayExecutor:
                 del self._open[event.job_id]
         return events
 
-    def _fail(self, reason: str, kind: Kind = Kind.CRASHED) -> None:
-        """Nothing more will come from Ray: every open job ends with the reason."""
-        self._failure = self._failure or reason
-        self._pending.extend(Finished(job_id, Outcome(kind, reason)) for job_id in self._open)
-        self._open.clear()
+    def _ask(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+        return self._answer(getattr(self._broker, method).remote(*arguments), wait_s + _ANSWER_SECONDS)
 
-    def _note_processes(self, processes: list[dict[str, Any]]) -> None:
-        """Keep which process is which rank, so that a reader finds its output in ``ray/logs``."""
-        if processes:
-            with (self._session.folder / "ranks.jsonl").open("a", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps({**process, "log": f"logs/worker-*-{process['pid']}.out"}) + "\n"
-                    for process in processes
-                )
+    def _answer(self, reference: Any, limit_s: float) -> Any:
+        """What the broker says. Raises :class:`EnvironmentProblem` where it died or does not answer."""
+        import ray
+
+        try:
+            return ray.get(reference, timeout=limit_s)
+        except ray.exceptions.GetTimeoutError:
+            raise self._broken(f"the broker has not answered for {limit_s:g} s") from None
+        except ray.exceptions.RayTaskError:
+            raise  # not Ray's: an error in the broker's own code
+        except ray.exceptions.RayError as error:
+            dead = self._session.dead_server()
+            raise self._broken(dead or f"the broker died: {' '.join(str(error).split())}") from error
+
+    def _check_cluster(self) -> None:
+        """Raises :class:`EnvironmentProblem` where a part without which nothing more can run has ended."""
+        import ray
+
+        if self._failure is not None:
+            raise EnvironmentProblem(self._failure)
+        if (dead := self._session.dead_server()) is not None:
+            raise self._broken(dead)
+        if self._tune.failure is not None:
+            raise self._broken(f"Tune ended: {self._tune.failure}")
+        if ray.wait([self._watch], timeout=0)[0]:
+            self._answer(self._watch, _ANSWER_SECONDS)
+
+    def _broken(self, reason: str) -> EnvironmentProblem:
+        """Nothing more will come from Ray."""
+        self._failure = f"{reason}; `golfray tune --resume {self._study_folder}` goes on from the event log"
+        return EnvironmentProblem(self._failure)

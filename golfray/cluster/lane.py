@@ -3,7 +3,7 @@
 Starting ranks takes many seconds, a job handed to ranks that are up a few milliseconds. The price is that a process
 lives through many trials: between two jobs a rank frees what the last one held and goes back to one known state, so
 that a job's result does not depend on its predecessors. A rank that raises or dies takes its lane down; Train starts
-all ranks anew.
+all ranks anew. Where Train itself fails, the lane starts another trainer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import itertools
 import os
 import random
 import sys
@@ -20,17 +21,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import ray
 import ray.train
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 from ray.train.torch import TorchTrainer
-from ray.util.placement_group import get_current_placement_group
+from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
+from golfray.cluster.deaths import count_oom_kills
+from golfray.cluster.errors import describe_error, error_identity
 from golfray.cluster.preflight import LanePlan
-from golfray.cluster.ranks import LONGEST_TEXT, RankProcess, Seat, rank_error
+from golfray.cluster.rank_output import output_into, rank_log
+from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
+from golfray.cluster.stacks import allow_inspection
 from golfray.sweep.executor import Job
 
-# What a rank runs for a job: (settings, gang, folder, report) -> Outcome as a dictionary.
+# What a rank runs for a job: (settings, gang, folder, report, enter) -> Outcome as a dictionary.
 Run = Callable[..., dict[str, Any]]
 
 # Start-up problems (no room, a rank that does not come up) are tried again this often before the lane is given up.
@@ -42,30 +48,17 @@ class RankFailed(RuntimeError):
 
 
 class Lane:
-    """Runs the trainer of one lane in a thread of the driver until the broker sends its ranks home."""
+    """Runs the trainers of one lane in a thread of the driver until the broker sends its ranks home."""
 
     def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str, local: bool) -> None:
         self.name = name
+        self._plan = plan
         self._broker = broker
+        self._scratch = scratch
+        self._run = run
         # Ranks of a cluster of our own are on this machine: what they say to each other stays on loopback.
-        network = {"GLOO_SOCKET_IFNAME": "lo"} if local else {}
-        self._trainer = TorchTrainer(
-            serve_jobs,
-            train_loop_config={"lane": name, "broker": broker, "run": run, "device": plan.device},
-            scaling_config=ray.train.ScalingConfig(
-                num_workers=plan.workers,
-                use_gpu=plan.device == "cuda",
-                resources_per_worker=dict(plan.resources_per_worker),
-            ),
-            run_config=ray.train.RunConfig(
-                name=name,
-                storage_path=str(scratch),
-                failure_config=ray.train.FailureConfig(max_failures=-1, controller_failure_limit=_START_RETRIES),
-                callbacks=[FailureNotice(name, broker)],
-                worker_runtime_env={"env_vars": {"OMP_NUM_THREADS": str(plan.threads_per_worker), **network}},
-            ),
-        )
-        self._thread = threading.Thread(target=self._fit, name=name, daemon=True)
+        self._network = {"GLOO_SOCKET_IFNAME": "lo"} if local else {}
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin bringing the ranks up; returns at once."""
@@ -76,16 +69,41 @@ class Lane:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _fit(self) -> None:
-        reason = "its ranks went home"
-        try:
-            self._trainer.fit()
-        except Exception as error:  # noqa: BLE001  whatever ends a lane is the reason its jobs are told
-            reason = f"ended by {describe_error(error)}"
-        try:
-            ray.get(self._broker.lane_ended.remote(self.name, reason))
-        except RayActorError:
-            return  # the broker ended first: nobody is left to be told
+    def _serve(self) -> None:
+        for number in itertools.count():
+            reason = "its ranks went home"
+            try:
+                self._trainer(f"{self.name}-{number}").fit()
+            except Exception as error:  # noqa: BLE001  whatever ends a lane is the reason its jobs are told
+                reason = f"ended by {describe_error(error)}"
+            try:
+                again, held = ray.get(self._broker.lane_ended.remote(self.name, reason))
+            except RayError:
+                return  # the broker ended first: nobody is left to be told
+            if not again:
+                return
+            if held is not None:
+                # Train frees it too, but not always before the next trainer has waited for it in vain.
+                remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(held))))
+
+    def _trainer(self, name: str) -> TorchTrainer:
+        plan = self._plan
+        return TorchTrainer(
+            serve_jobs,
+            train_loop_config={"lane": self.name, "broker": self._broker, "run": self._run, "device": plan.device},
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=plan.workers,
+                use_gpu=plan.device == "cuda",
+                resources_per_worker=dict(plan.resources_per_worker),
+            ),
+            run_config=ray.train.RunConfig(
+                name=name,
+                storage_path=str(self._scratch),
+                failure_config=ray.train.FailureConfig(max_failures=-1, controller_failure_limit=_START_RETRIES),
+                callbacks=[FailureNotice(self.name, self._broker)],
+                worker_runtime_env={"env_vars": {"OMP_NUM_THREADS": str(plan.threads_per_worker), **self._network}},
+            ),
+        )
 
 
 class FailureNotice(ray.train.UserCallback):
@@ -106,43 +124,62 @@ def serve_jobs(config: dict[str, Any]) -> None:
     broker = config["broker"]
     group = get_current_placement_group()
     assert group is not None, "a Train worker always runs in a placement group"
+    allow_inspection()
     context = ray.get_runtime_context()
     seat = Seat(config["lane"], group.id.hex(), ray.train.get_context().get_world_rank())
-    process = RankProcess(context.current_actor, os.getpid(), context.get_node_id())
-    if not ray.get(broker.join.remote(seat, process)):
+    born = psutil.Process().create_time()
+    if not ray.get(
+        broker.join.remote(seat, RankProcess(context.current_actor, os.getpid(), born, context.get_node_id()))
+    ):
         return
     index = 0
     while (job := ray.get(broker.next_job.remote(seat, index))) is not None:
         index += 1
-        if ray.get(broker.begin.remote(seat, job.job_id)):
+        if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
             _run_job(broker, seat, job, config["run"], config["device"])
             _forget_last_job()
 
 
 def _run_job(broker: Any, seat: Seat, job: Job, run: str, device: str) -> None:
-    from golfray.core.gang import join_gang
-    from golfray.core.settings import settings_from_dict
-
-    print(f"=== job {job.job_id}, rank {seat.rank} of {seat.lane}, folder {job.folder}", flush=True)
+    log = rank_log(Path(job.folder), seat.rank)
+    print(f"=== job {job.job_id}, rank {seat.rank} of {seat.lane}: what it prints is in {log}", flush=True)
     outcome, crash = None, None
     try:
-        _known_state()
-        report = functools.partial(_report, broker, seat, job.job_id) if seat.rank == 0 else None
-        folder = Path(job.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        outcome = load_run(run)(settings_from_dict(job.settings), join_gang(device), folder, report)
-    except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
-        traceback.print_exc()
-        crash = describe_error(error)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with output_into(log):
+            outcome, crash = _outcome_or_crash(broker, seat, job, run, device)
+    except OSError as error:
+        crash = RankError("raised", describe_error(error), error_identity(error))
     ray.get(broker.end.remote(seat, job.job_id, outcome if seat.rank == 0 else None, crash))
     if crash is not None:
         # Peers may hang in a collective, and this process may hold half a model: all ranks start anew.
-        raise RankFailed(crash)
+        raise RankFailed(crash.text)
+
+
+def _outcome_or_crash(
+    broker: Any, seat: Seat, job: Job, run: str, device: str
+) -> tuple[dict[str, Any] | None, RankError | None]:
+    from golfray.core.gang import join_gang
+    from golfray.core.settings import settings_from_dict
+
+    report = functools.partial(_report, broker, seat, job.job_id) if seat.rank == 0 else None
+    enter = functools.partial(_enter, broker, seat, job.job_id) if seat.rank == 0 else None
+    try:
+        _known_state()
+        settings = settings_from_dict(job.settings)
+        return load_run(run)(settings, join_gang(device), Path(job.folder), report, enter), None
+    except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
+        traceback.print_exc()
+        return None, RankError("raised", describe_error(error), error_identity(error))
 
 
 def _report(broker: Any, seat: Seat, job_id: str, point: dict[str, float]) -> str | None:
     reason: str | None = ray.get(broker.report.remote(seat, job_id, point))
     return reason
+
+
+def _enter(broker: Any, seat: Seat, job_id: str, phase: str) -> None:
+    ray.get(broker.enter.remote(seat, job_id, phase))
 
 
 def load_run(name: str) -> Run:
@@ -173,12 +210,3 @@ def _forget_last_job() -> None:
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-
-
-def describe_error(error: BaseException) -> str:
-    """One line: type, first line of the message, and the innermost place outside installed packages."""
-    message = (str(error).strip().splitlines() or [""])[0][:LONGEST_TEXT]
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename and "<" not in frame.filename]
-    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {message}{place}"

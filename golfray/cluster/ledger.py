@@ -1,14 +1,13 @@
-"""What the broker knows of every job: its stage, the legal moves between stages, and how its end is worded."""
+"""What the broker knows of every job: its stage and phase, the legal moves between stages, and the events they make."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
 
 from golfray.cluster.ranks import RankError
-from golfray.sweep.executor import Finished, Job, JobEvent, Progress, Started
-from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.executor import Entered, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.outcome import Outcome
 
 
 class Stage(enum.Enum):
@@ -35,20 +34,35 @@ MOVES: dict[Stage, frozenset[Stage]] = {
 
 @dataclasses.dataclass
 class Entry:
-    """One job's line in the ledger. Times are seconds of a monotonic clock."""
+    """One job's line in the ledger. Times are seconds of a monotonic clock.
+
+    ``waiting_since``: since when a lane was free and the job did not run. ``phase``: "start" until the run enters its
+    first one. ``phases``: seconds of those that are over. ``oom_kills``: what each rank's node had counted by then.
+    """
 
     job: Job
+    waiting_since: float
     stage: Stage = Stage.SUBMITTED
     lane: str | None = None
     group: str | None = None
     taken_by: set[int] = dataclasses.field(default_factory=set)
+    phase: str = "start"
+    phase_since: float = 0.0
+    phases: dict[str, float] = dataclasses.field(default_factory=dict)
+    last_sign: float = 0.0
+    oom_kills: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
     stop_reason: str | None = None
+    stop_error: str | None = None
     stop_by: float | None = None
     cancelled: bool = False
-    last_sign: float = 0.0
-    crashes: dict[int, str] = dataclasses.field(default_factory=dict)
+    hung: bool = False
+    crashes: dict[int, RankError] = dataclasses.field(default_factory=dict)
     crashed_at: float | None = None
     outcome: Outcome | None = None
+
+    def phases_until(self, now: float) -> dict[str, float]:
+        """Seconds of every phase that was entered, the present one included; of a job that runs."""
+        return {**self.phases, **({self.phase: now - self.phase_since} if self.phase != "start" else {})}
 
 
 class Ledger:
@@ -62,11 +76,11 @@ class Ledger:
     def __getitem__(self, job_id: str) -> Entry:
         return self._entries[job_id]
 
-    def add(self, job: Job) -> Entry:
+    def add(self, job: Job, now: float) -> Entry:
         """A new job. Raises ``ValueError`` where the name was used before."""
         if job.job_id in self._entries:
             raise ValueError(f"job {job.job_id} was submitted before; every attempt needs its own job_id")
-        entry = self._entries[job.job_id] = self._open[job.job_id] = Entry(job)
+        entry = self._entries[job.job_id] = self._open[job.job_id] = Entry(job, now)
         return entry
 
     def first(self, stage: Stage) -> Entry | None:
@@ -87,8 +101,14 @@ class Ledger:
         """Every rank of its lane has taken the job."""
         assert entry.lane is not None
         self.move(entry, Stage.RUNNING)
-        entry.last_sign = now
+        entry.phase_since = entry.last_sign = now
         self._events.append(Started(entry.job.job_id, entry.lane))
+
+    def enter(self, entry: Entry, phase: str, now: float) -> None:
+        """A running job begins a phase."""
+        entry.phases = entry.phases_until(now)
+        entry.phase, entry.phase_since, entry.last_sign = phase, now, now
+        self._events.append(Entered(entry.job.job_id, phase))
 
     def progress(self, entry: Entry, point: dict[str, float], now: float) -> None:
         """One point of the curve of a running job."""
@@ -112,30 +132,3 @@ class Ledger:
     def has_events(self) -> bool:
         """Whether :meth:`take_events` would return something."""
         return bool(self._events)
-
-
-def own_outcome(entry: Entry, values: dict[str, Any]) -> Outcome:
-    """What the trial itself returned; a stop that was a cancellation is called one."""
-    outcome = Outcome.from_dict(values)
-    if entry.cancelled and outcome.kind is Kind.STOPPED:
-        return dataclasses.replace(outcome, kind=Kind.CANCELLED, reason=str(entry.stop_reason))
-    if entry.stop_reason is not None and outcome.kind is Kind.STOPPED:
-        return dataclasses.replace(outcome, kind=Kind.CRASHED, reason=str(entry.stop_reason))
-    return outcome
-
-
-def crash_outcome(entry: Entry, errors: dict[int, RankError]) -> Outcome:
-    """The end of a job whose lane failed: a dead rank before a raising one, the first exception before its echoes.
-
-    When a rank dies or raises, its peers' collectives fail a moment later; those say nothing about the cause.
-    """
-    gone = {rank: error for rank, error in sorted(errors.items()) if error.kind != "raised"}
-    if gone:
-        rank, error = next(iter(gone.items()))
-        kind = Kind.PREEMPTED if error.kind == "preempted" else Kind.CRASHED
-        return Outcome(kind, f"rank {rank} {error.kind}: {error.text}")
-    reported = entry.crashes or {rank: error.text for rank, error in errors.items()}
-    if not reported:
-        return Outcome(Kind.CRASHED, f"{entry.lane} failed while it ran this job, and no rank said why")
-    rank, text = next(iter(reported.items()))
-    return Outcome(Kind.CRASHED, f"rank {rank}: {text}")

@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
 
 from golfray.cluster.broker import NO_MORE_JOBS
-from golfray.cluster.lane import describe_error
+from golfray.cluster.errors import describe_error
 
 # While no trial is live, Tune has nothing else to do, so its searcher may wait for the study. Should it have to
 # answer "nothing", Tune itself sleeps for a second before it asks again.

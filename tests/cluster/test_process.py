@@ -78,9 +78,12 @@ def test_no_process_and_no_file_is_left_outside_the_study(done):
     assert not pathlib.Path(line.split()[4].rstrip(",")).exists()
 
 
-def test_the_output_of_every_rank_can_be_found(done):
-    ray_folder = done[0] / "study" / "ray"
-    ranks = [json.loads(line) for line in (ray_folder / "ranks.jsonl").read_text().splitlines()]
-    assert {rank["lane"] for rank in ranks} == {"lane-0", "lane-1"}
-    written = [path.read_text() for rank in ranks for path in ray_folder.glob(rank["log"])]
-    assert any("=== job job-0, rank 0" in text for text in written)
+def test_what_a_rank_prints_lies_with_its_attempt(done):
+    attempts = done[0] / "study" / "attempts"
+    assert {path.name for path in attempts.iterdir()} <= {"0", "1", "2"}
+    for number in ("0", "1"):
+        assert (attempts / number / "rank-0.log").read_text().startswith("rank 0 enters data\nrank 0 enters compile\n")
+    workers = [path.read_text() for path in (done[0] / "study" / "ray" / "logs").glob("worker-*.out")]
+    (pointer,) = [line for text in workers for line in text.splitlines() if line.startswith("=== job job-0,")]
+    assert pointer.endswith(str(attempts / "0" / "rank-0.log"))
+    assert not any("enters data" in text for text in workers)

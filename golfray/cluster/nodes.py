@@ -1,0 +1,79 @@
+"""Small questions put to a node of the cluster: about its processes, its files, its memory.
+
+The node where the question arises is asked directly, any other by a Ray task there, which takes no CPU from the lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import psutil  # type: ignore[import-untyped]
+
+Answer = TypeVar("Answer")
+
+# Ray hears of a lost machine only after it has missed several heartbeats.
+_VERDICT_SECONDS = 45
+
+
+class NoAnswer(RuntimeError):
+    """A node did not answer, or what it was asked failed there."""
+
+
+class Nodes(Protocol):
+    """Who asks the nodes, which are known by Ray's names."""
+
+    async def ask(self, node: str, question: Callable[..., Answer], *arguments: Any, limit_s: float) -> Answer:
+        """What ``question(*arguments)`` returns on the node; raises :class:`NoAnswer`, after ``limit_s`` at most."""
+
+    async def has_left(self, node: str) -> bool:
+        """Whether a node that does not answer turns out to be gone from the cluster."""
+
+
+class RayNodes:
+    """The nodes of the Ray cluster in which this process is."""
+
+    async def ask(self, node: str, question: Callable[..., Answer], *arguments: Any, limit_s: float) -> Answer:
+        """See :class:`Nodes`."""
+        import ray
+
+        try:
+            if node == ray.get_runtime_context().get_node_id():
+                return await asyncio.wait_for(asyncio.to_thread(question, *arguments), limit_s)
+            answer: Answer = await asyncio.wait_for(ask_node(node, question, *arguments), limit_s)
+            return answer
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {limit_s:g} s") from None
+        except (ray.exceptions.RayError, OSError) as error:
+            raise NoAnswer(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+
+    async def has_left(self, node: str) -> bool:
+        """See :class:`Nodes`."""
+        import ray
+
+        for _ in range(_VERDICT_SECONDS):
+            table: list[dict[str, Any]] = await asyncio.to_thread(ray.nodes)
+            if not any(entry["NodeID"] == node and entry["Alive"] for entry in table):
+                return True
+            await asyncio.sleep(1.0)
+        return False
+
+
+def ask_node(node: str, question: Callable[..., Any], *arguments: Any) -> Any:
+    """A reference to the answer of a task that runs on ``node`` and nowhere else."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question).remote(*arguments)
+
+
+def end_process(pid: int, born: float) -> None:
+    """Kill the process of this machine that has this id and was created at ``born``, if it is still there."""
+    try:
+        process = psutil.Process(pid)
+        if process.create_time() == born:
+            process.kill()
+    except psutil.NoSuchProcess:
+        return  # it ended by itself

@@ -1,0 +1,65 @@
+"""Signs of a death: a fault handler's last words, and the kernel's counts."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from golfray.cluster.deaths import Remains, count_oom_kills, inspect_remains
+from golfray.cluster.ranks import RankError
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_last_fatal_error_of_the_log(tmp_path):
+    log = tmp_path / "rank-0.log"
+    log.write_text(
+        "x" * 100_000 + "\nFatal Python error: Aborted\n\nThread\nFatal Python error: Segmentation fault\n\n"
+    )
+    assert inspect_remains(log, {}) == Remains("Segmentation fault", False)
+
+
+@pytest.mark.parametrize("text", ["", "step 1\nwhat is a Fatal Python error: no idea\n", None])
+def test_a_log_without_one(tmp_path, text):
+    log = tmp_path / "rank-0.log"
+    if text is not None:
+        log.write_text(text)
+    assert inspect_remains(log, {}) == Remains(None, False)
+
+
+def test_a_count_that_rose(tmp_path):
+    now = count_oom_kills()
+    assert now.keys() <= {"machine", "group"}
+    assert now, "this kernel counts out-of-memory kills nowhere"
+    assert not inspect_remains(tmp_path / "none", now).memory_ran_out
+    assert inspect_remains(tmp_path / "none", {**now, "machine": -1}).memory_ran_out
+    assert not inspect_remains(tmp_path / "none", {"elsewhere": -1}).memory_ran_out
+
+
+def test_what_ray_says_of_a_rank_that_failed():
+    """In a process of its own: whoever imports Ray here keeps sessions from starting."""
+    code = """
+from ray.exceptions import OutOfMemoryError, RayActorError
+from golfray.cluster.ranks import rank_error
+
+for error in (
+    OutOfMemoryError("Task was killed because the node was running low on memory."),
+    RayActorError(None, "Worker exit detail: it fell. Some common causes include"),
+    RayActorError(None, "gone", preempted=True),
+    ValueError("two\\nlines"),
+):
+    print(rank_error(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    memory, died, preempted, raised = (eval(line) for line in done.stdout.splitlines())
+    assert memory.kind == "died"
+    assert memory.text.startswith(
+        "Ray's memory monitor ended it, because its node was running out of memory: Task was "
+    )
+    assert memory.error == "rank died: host memory exhausted"
+    assert died == RankError("died", "it fell.", "rank died")
+    assert preempted == RankError("preempted", "gone", "node preempted")
+    assert raised == RankError("raised", "two lines", None)
