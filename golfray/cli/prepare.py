@@ -52,21 +52,34 @@ def read_space(space_file: Path, sets: list[str]) -> Space:
     return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
 
 
+def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
+    """The corpus that a space trains on, and the space with its paths.
+
+    Raises, with an exit code, on a budget that does not hold one trial, and on data that are not there or damaged.
+    """
+    from golfray.cli.wiring import corpus_for
+    from golfray.sweep.plan import check_budget
+
+    check_budget(space)
+    corpus = corpus_for(space.base)
+    paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
+    return dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}")), corpus
+
+
 def prepare(
-    space: Space | None, folder: Path, store: Store, *, sets: list[str], allow: bool, output: Output
+    opened: tuple[Space, Corpus] | None, folder: Path, store: Store, *, sets: list[str], allow: bool, output: Output
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
-    ``space``: as read from a file; None takes that of the folder's log, with ``sets`` over it. Raises, with an exit
-    code, what would end the study later: another study in the folder, changes nobody allowed, data that are not there,
-    a budget or disk that is too small, a store that cannot be written.
+    ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
+    ``sets`` over it. Raises, with an exit code, what would end the study later: changes nobody allowed, data that are
+    not there, a budget or disk that is too small, a store that cannot be written.
     """
-    from golfray.cli.wiring import corpus_for, passes_lines
+    from golfray.cli.wiring import passes_lines
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
     from golfray.sweep.events import LOG_NAME, read_events
-    from golfray.sweep.plan import check_budget
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
@@ -74,12 +87,9 @@ def prepare(
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
-    if space is None:
-        space = space_of(record, str(log), [Layer.from_sets(sets)])
-    check_budget(space)
-    corpus = corpus_for(space.base)
-    paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
-    space = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
+    if opened is None:
+        opened = on_its_corpus(space_of(record, str(log), [Layer.from_sets(sets)]))
+    space, corpus = opened
     size, changes = bytes_code(), []
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record())

@@ -42,7 +42,7 @@ def tune(
     output: Output,
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
-    from golfray.cli.prepare import prepare, read_space
+    from golfray.cli.prepare import on_its_corpus, prepare, read_space
     from golfray.cli.wiring import absolute
 
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
@@ -65,12 +65,13 @@ def tune(
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
     from golfray.tracking.store import Store
 
-    # A bad address is refused before there is a folder.
+    # What is wrong with address or data is said before there is a folder.
     store = Store.of(folder, tracking_uri)
+    opened = None if space is None else on_its_corpus(space)
     if resume is None:
         create_study_folder(folder)
     with only_driver_of(folder):
-        prepared = prepare(space, folder, store, sets=sets, allow=allow_changes, output=output)
+        prepared = prepare(opened, folder, store, sets=sets, allow=allow_changes, output=output)
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = _show_end(prepared.record, folder, output, None)

@@ -58,7 +58,7 @@ class Corpus:
 
     ``val_bytes`` are the scored bytes of the whole validation split, ``reference_points`` bits per scored byte of
     predictors that need no training. ``warning`` is to be shown beside every score; it is empty where there is nothing
-    to warn of. ``contaminated`` is None where no manifest says.
+    to warn of. ``contaminated`` and ``digest`` (of all its files) are None where no manifest says.
     """
 
     name: str
@@ -72,18 +72,20 @@ class Corpus:
     warning: str
     is_demo: bool
     contaminated: bool | None
+    digest: str | None
 
     def settings(self) -> DataSettings:
         """The two paths, as a trial is told them."""
         return DataSettings(folder=str(self.folder), tokenizer=str(self.tokenizer))
 
     def to_record(self) -> dict[str, Any]:
-        """What the event log keeps of it: ``folder``, ``name``, ``reference``, ``warning``."""
+        """What the event log keeps of it: ``folder``, ``name``, ``reference``, ``warning``, ``digest``."""
         return {
             "folder": str(self.folder),
             "name": self.name,
             "reference": dict(self.reference_points),
             "warning": self.warning,
+            "digest": self.digest,
         }
 
     def describe(self, batch_tokens: int) -> list[str]:
@@ -192,6 +194,7 @@ def _open_with_manifest(
         warning=" ".join(filter(None, reasons)),
         is_demo=manifest.demo,
         contaminated=manifest.contaminated,
+        digest=manifest.digest,
     )
 
 
@@ -221,6 +224,7 @@ def _open_without_manifest(
         warning=" ".join(reasons),
         is_demo=False,
         contaminated=None,
+        digest=None,
     )
 
 

@@ -58,6 +58,11 @@ class Manifest:
         """Every file that the manifest speaks for."""
         return [self.tokenizer, *self.train.shards, *self.val.shards]
 
+    @property
+    def digest(self) -> str:
+        """sha256 over the hashes of all files: equal for two folders that hold the same corpus, wherever they lie."""
+        return hashlib.sha256("\n".join(entry.sha256 for entry in self.entries()).encode()).hexdigest()
+
     def describe(self) -> list[str]:
         """Lines for a person: how much there is, what it scores without a model, and what to know of it."""
         points = ", ".join(f"{name} {value:.2f}" for name, value in self.reference_points.items())

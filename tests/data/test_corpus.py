@@ -232,7 +232,7 @@ def test_what_is_printed_and_recorded(tiny_corpus: Corpus, demo: Corpus) -> None
     assert lines[2] == demo.warning
     assert len(tiny_corpus.describe(1024)) == 2
     assert demo.to_record() == json.loads(json.dumps(demo.to_record()))
-    assert set(demo.to_record()) == {"folder", "name", "reference", "warning"}
+    assert set(demo.to_record()) == {"folder", "name", "reference", "warning", "digest"}
     assert open_corpus(pathlib.Path(demo.settings().folder), pathlib.Path(demo.settings().tokenizer)) == demo
 
 
@@ -262,3 +262,14 @@ def test_full_scale_takes_other_data(tiny_corpus: Corpus, bare: pathlib.Path) ->
 def test_a_vocabulary_too_small_for_the_tokenizer(tiny_corpus: Corpus) -> None:
     with pytest.raises(DataError, match=r"320 pieces but model\.vocab_size is 256; set model\.vocab_size=320"):
         choose_corpus("laptop", tiny_corpus.settings(), 256)
+
+
+def test_the_digest_is_that_of_the_content_and_not_of_the_place(tiny_corpus, tmp_path):
+    """A resumed study knows by it whether its data are the same."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(tiny_corpus.folder, copy)
+    assert open_corpus(copy).digest == tiny_corpus.digest == tiny_corpus.to_record()["digest"]
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["train"]["shards"][0]["sha256"] = "0" * 64
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    assert open_corpus(copy).digest != tiny_corpus.digest
