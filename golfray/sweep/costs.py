@@ -39,6 +39,11 @@ GPU_TOKENS_PER_S = 524_288 / 0.0435 / 8
 GPU_PARAMETERS = 17_059_912
 GPU_SCORE_SPEEDUP = 3.0
 
+# Opening and closing are in part waiting, which a busy machine does as fast as an idle one.
+_OPEN_GROWS = 0.75
+_CLOSE_GROWS = 0.5
+_CONTENTION = 0.3
+
 # Knobs that change what is compiled, be it a shape or a number that is written into the program.
 _COMPILED_IN = ("model.", "batch.")
 _NOT_COMPILED_IN = ("model.tied_embed_init_std", "model.qk_gain_init", "batch.val_tokens")
@@ -152,12 +157,13 @@ def rehearsed_costs(work: Work, lanes: int) -> Costs:
 def contention(slowdown: float, ranks: int) -> float:
     """How much longer than on an idle machine a study will take for what it computes, at least 1.
 
-    What was measured in a few seconds may be over in a minute, so it counts as much as the load average of the last
-    minutes does, by which ``ranks`` more processes would share the CPUs: the geometric mean of both.
+    Two signs of what others do: the slowdown of the last seconds, and how many processes would share a CPU by the load
+    average of the last minutes with ``ranks`` more. Both are usually nearer to 1 over a whole study than they are at
+    one moment, so their product counts with an exponent that was fitted to studies on a busy machine.
     """
     load = min(os.getloadavg()[:2])
     shared = (load + ranks) / len(os.sched_getaffinity(0))
-    return math.sqrt(max(slowdown, 1.0) * max(shared, 1.0))
+    return (max(slowdown, 1.0) * max(shared, 1.0)) ** _CONTENTION
 
 
 def published_costs(work: Work) -> Costs:
@@ -193,12 +199,12 @@ def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: 
         "score": score_s,
     }
     return Costs(
-        open_s=OPEN_S * slowdown,
+        open_s=OPEN_S * slowdown**_OPEN_GROWS,
         lanes_s=LANES_S * slowdown,
         phases=phases,
         compile_first_s=max(first, again),
-        handover_s=HANDOVER_S,
-        close_s=CLOSE_S * slowdown,
+        handover_s=HANDOVER_S * slowdown,
+        close_s=CLOSE_S * slowdown**_CLOSE_GROWS,
         steps=work.steps(step_s),
         sources=sources,
     )

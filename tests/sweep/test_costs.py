@@ -107,22 +107,22 @@ def test_where_shapes_vary_every_trial_compiles(monkeypatch, tmp_path) -> None:
 
 
 def test_a_busy_machine_slows_all_but_the_training_time(monkeypatch) -> None:
-    idle, busy = rehearsed(monkeypatch, laptop()), rehearsed(monkeypatch, laptop(), slowdown=4.0, load=6.0)
+    idle, busy = rehearsed(monkeypatch, laptop()), rehearsed(monkeypatch, laptop(), slowdown=8.0, load=14.0)
     for part in ("open_s", "lanes_s", "close_s"):
-        assert getattr(busy, part) > 1.5 * getattr(idle, part)
+        assert getattr(busy, part) > 1.3 * getattr(idle, part)
     assert busy.steps < idle.steps
     assert busy.phases["train"] == pytest.approx(15, abs=1)
     assert any("others use this machine too" in source for source in busy.sources)
 
 
-def test_contention_is_one_on_an_idle_machine_and_the_mean_of_both_signs_elsewhere(monkeypatch) -> None:
+def test_contention_is_one_on_an_idle_machine_and_less_than_its_signs_elsewhere(monkeypatch) -> None:
     monkeypatch.setattr(costs.os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(costs.os, "getloadavg", lambda: (0.1, 0.0, 9.0))
     assert contention(0.9, 2) == 1.0
-    # Load 6 of others and two ranks on two CPUs: a fourth each.
+    # Load 6 of others and two ranks on two CPUs: a fourth each. The lower of the two averages counts.
     monkeypatch.setattr(costs.os, "getloadavg", lambda: (8.0, 6.0, 0.0))
-    assert contention(1.0, 2) == pytest.approx(2.0)
-    assert contention(4.0, 2) == pytest.approx(4.0)
+    assert 1 < contention(1.0, 2) < contention(2.0, 2) < contention(4.0, 2) < 4
+    assert contention(4.0, 2) == pytest.approx(16**0.3)
 
 
 SPACE = """\
