@@ -19,9 +19,23 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM where nothing gentler is possible: like Ctrl-C for whoever cleans up, and told apart at the end."""
 
 
-def raise_terminated(_number: int, _frame: object) -> NoReturn:
-    """A handler of SIGTERM that unwinds the stack as Ctrl-C does, so that ranks are ended before this process is."""
-    raise Terminated
+class Unwinding:
+    """A handler of SIGINT and SIGTERM that unwinds the stack, so that ranks are ended before this process is.
+
+    The exception can get lost: raised in a finalizer or a callback of native code, of which Ray's start has many, it
+    ends nothing. ``received`` is the last signal, so that whoever comes next can tell.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+
+    def __call__(self, number: int, _frame: object) -> NoReturn:
+        self.received = number
+        raise _leaving(number)
+
+
+def _leaving(number: int) -> KeyboardInterrupt:
+    return Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
 
 
 class Interruptible(Protocol):
@@ -62,6 +76,11 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.getsignal(number)
+            if isinstance(before, Unwinding) and before.received is not None:
+                # It came before there was anything to interrupt, and got lost.
+                raise _leaving(before.received)
+        for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -85,7 +104,7 @@ class Interrupts:
             self._study.stop(reason)
             self._say(f"{reason}: ending the running trials; once more to leave at once")
         else:
-            raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+            raise _leaving(number)
 
     def _say(self, line: str) -> None:
         # The main thread may be inside a write to the same stream, which a handler must not enter a second time.

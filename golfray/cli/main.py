@@ -27,7 +27,7 @@ from golfray.cli.exit_codes import (
     USAGE,
 )
 from golfray.cli.inspect import logs, show_trial, status
-from golfray.cli.interrupts import Terminated, raise_terminated
+from golfray.cli.interrupts import Terminated, Unwinding
 from golfray.cli.output import JSON_OPTION, Output
 from golfray.cli.package import pack, selftest
 from golfray.cli.show import show_app
@@ -106,7 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             # A character that the terminal does not have costs a question mark, not the result.
             stream.reconfigure(errors="replace")
     # Whoever asks this process to end gets what Ctrl-C gets: ranks are ended first and none is left behind.
-    signal.signal(signal.SIGTERM, raise_terminated)
+    unwinding = Unwinding()
+    signal.signal(signal.SIGTERM, unwinding)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Where it is ignored, as in the background of a shell script, it stays so.
+        signal.signal(signal.SIGINT, unwinding)
     sys.exit(_run(words))
 
 

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, sent for real: what the study is asked, what is said, what the exit code is."""
 
+import contextlib
 import pathlib
 import signal
 import subprocess
@@ -7,6 +8,9 @@ import sys
 import threading
 
 import pytest
+
+from golfray.cli.interrupts import Interrupts, Terminated, Unwinding
+from golfray.cli.output import Output
 
 SCRIPT = pathlib.Path(__file__).with_name("interrupted.py")
 INT, TERM = signal.SIGINT, signal.SIGTERM
@@ -107,10 +111,24 @@ def test_the_last_one_leaves_at_once(signals, error):
     assert waiting.end()[1][-1] == f"left: {error}"
 
 
-def test_handlers_are_put_back():
-    from golfray.cli.interrupts import Interrupts
-    from golfray.cli.output import Output
+@pytest.mark.parametrize(("number", "error"), [(INT, KeyboardInterrupt), (TERM, Terminated)])
+def test_a_signal_that_got_lost_before_is_not_forgotten(number, error):
+    before = [signal.getsignal(number) for number in (INT, TERM)]
+    unwinding = Unwinding()
+    try:
+        for each in (INT, TERM):
+            signal.signal(each, unwinding)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(number)
+        with pytest.raises(error) as left, Interrupts(None, Output()):
+            raise AssertionError("it was entered")
+        assert type(left.value) is error
+    finally:
+        for each, handler in zip((INT, TERM), before, strict=True):
+            signal.signal(each, handler)
 
+
+def test_handlers_are_put_back():
     before = [signal.getsignal(number) for number in (INT, TERM)]
     with Interrupts(None, Output()) as interrupts:
         assert [signal.getsignal(number) for number in (INT, TERM)] != before
