@@ -106,7 +106,14 @@ def _run(prepared: Prepared, folder: Path, output: Output) -> int:
     with contextlib.ExitStack() as stack:
         # On a large machine no more lanes are started than trials will ever fill.
         executor = stack.enter_context(
-            RayExecutor(folder, config.workers, device=config.runtime.device, max_lanes=prepared.left.most_lanes)
+            RayExecutor(
+                folder,
+                config.workers,
+                device=config.runtime.device,
+                max_lanes=prepared.left.most_lanes,
+                data=prepared.corpus.settings(),
+                limits=space.limits,
+            )
         )
         study = Study(
             space,
