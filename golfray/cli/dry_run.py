@@ -42,7 +42,7 @@ def dry_run(space: Space, study_folder: Path, output: Output) -> None:
     here = Surroundings(
         lanes.describe(), fidelity, study_folder, Path(tempfile.gettempdir()), taken=holds_study(study_folder)
     )
-    output.detail(*space.describe())
+    output.detail(*space.describe(), *space.describe_knobs())
     output.result(*plan_lines(plan, here))
     output.document("plan", plan_document(plan, here))
     check_disk(plan.disk, here.study_folder, here.temporary_folder)

@@ -96,7 +96,9 @@ def prepare(
         changes = allowed_changes(found, folder, allow=allow)
     left = work_left(space, record)
     config = space.base.config
-    output.say(*space.describe(), *corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
+    output.say(*space.describe())
+    output.detail(*space.describe_knobs())
+    output.say(*corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
     if not left.nothing:
         _check_disk(space, left, folder)
         warning = store.check()

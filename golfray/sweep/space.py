@@ -76,15 +76,20 @@ class Space:
         return self.searched().with_values(self.overrides(params), "sampler")
 
     def describe(self) -> list[str]:
-        """Lines for a person: the scale and why, what is searched and where, and what follows from it."""
+        """Lines for a person: the scale and why, how much is searched, and what cannot be."""
         config = self.base.config
         workers = f"{config.workers} worker{'s' if config.workers > 1 else ''}"
-        lines = [f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {workers}"]
-        lines += [f"{knob.path}: {knob.describe()}, trial 0 at {knob.preset_value!r}" for knob in self.knobs]
+        knobs = f"{len(self.knobs)} knob{'s' if len(self.knobs) > 1 else ''}"
+        head = f"{config.preset} at scale {config.scale} ({self.base.origins['scale']}), {workers}, {knobs}"
+        return [head, *self.notes]
+
+    def describe_knobs(self) -> list[str]:
+        """Lines for a person: what is searched and where, and what follows from it."""
+        lines = [f"{knob.path}: {knob.describe()}, trial 0 at {knob.preset_value!r}" for knob in self.knobs]
         lines += [
             f"{path} = {value:g} wherever the sampler searches: bits vary" for path, value in self.implied.items()
         ]
-        return [*lines, *self.notes]
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form, as it stands in ``study_started``: all that decides which trials are asked, and ``limits``.

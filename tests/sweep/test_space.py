@@ -106,8 +106,9 @@ class TestMuonSpace:
 
 
 def test_describe_says_scale_ranges_and_what_follows() -> None:
-    lines = load_space(MUON, has_gpu=False).describe()
-    assert lines[0] == "parameter-golf at scale laptop (auto: no GPU was found), 2 workers"
+    space = load_space(MUON, has_gpu=False)
+    assert space.describe() == ["parameter-golf at scale laptop (auto: no GPU was found), 2 workers, 11 knobs"]
+    lines = space.describe_knobs()
     assert "export.bits_mlp: 4..8, trial 0 at 6" in lines
     assert "muon.weight_decay: 0 or 0.01..0.5 (log), trial 0 at 0.0" in lines
     assert lines[-1] == "export.scale_floor = 0 wherever the sampler searches: bits vary"

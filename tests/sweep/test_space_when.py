@@ -62,7 +62,10 @@ def test_an_inactive_knob_is_as_the_preset_has_it_and_no_parameter(space_at) -> 
 
 def test_conditions_are_described_and_logged(space_at) -> None:
     space = space_at(SPACE)
-    assert "muon.weight_decay: 0 or 0.005..0.15 (log) where muon.ns_steps is 5 or 6, trial 0 at 0.0" in space.describe()
+    assert (
+        "muon.weight_decay: 0 or 0.005..0.15 (log) where muon.ns_steps is 5 or 6, trial 0 at 0.0"
+        in space.describe_knobs()
+    )
     knobs = space.to_dict()["knobs"]
     assert knobs["muon.weight_decay"]["when"] == {"muon.ns_steps": [5, 6]}
     assert knobs["optimizer.adam_weight_decay"]["when"] == {
