@@ -39,8 +39,7 @@ def completed(folder, typed):
 def test_every_verb_that_help_names_is_offered(here):
     offered = completed(here, "golfray ")
     assert set(offered) >= {"tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "ui"}
-    assert completed(here, "golfray sta") == ["status"]
-    assert "trial" in completed(here, "golfray show ")
+    assert completed(here, "golfray show t") == ["trial"]
 
 
 def test_studies_and_trials_are_offered_where_they_go(here):
@@ -50,5 +49,4 @@ def test_studies_and_trials_are_offered_where_they_go(here):
 
 
 def test_where_there_is_no_study_nothing_is_offered(tmp_path):
-    assert completed(tmp_path, "golfray status ") == []
     assert completed(tmp_path, "golfray logs ") == []

@@ -5,7 +5,9 @@ import re
 import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
+from golfray.cli.main import app
 from tests.cli.conftest import GOLFRAY
 
 VERBS = ("tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "track", "ui")
@@ -28,24 +30,24 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def helped(golfray):
-    """What every verb says of itself."""
-    return golfray.run_all({name: [*name.split(), "--help"] for name in (*COMMANDS, *GROUPS)})
+def help_of(name):
+    """What a verb says of itself; in this process, since there are many of them."""
+    ended = CliRunner().invoke(app, [*name.split(), "--help"], prog_name="golfray")
+    assert ended.exit_code == 0
+    return ended.output
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
-def test_every_verb_explains_itself(helped, name):
-    ended = helped[name]
-    assert (ended.code, ended.err) == (0, "")
-    assert f"Usage: golfray {name}" in ended.out
+def test_every_verb_explains_itself(name):
+    assert f"Usage: golfray {name}" in help_of(name)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_verb_has_the_same_three_options_and_the_exit_codes(helped, name):
+def test_every_verb_has_the_same_three_options_and_the_exit_codes(name):
+    told = help_of(name)
     for option in (r"--json ", r"--quiet +-q ", r"--verbose +-v "):
-        assert re.search(option, helped[name].out), option
-    assert "143 terminated" in " ".join(helped[name].out.split())
+        assert re.search(option, told), option
+    assert "143 terminated" in " ".join(told.split())
 
 
 def test_version(golfray):
@@ -113,9 +115,7 @@ def test_refused(refused, name):
     "arguments",
     [
         ["tune", "typo.yaml"],
-        ["tune", "good.yaml", "--set=stop.stepz=3"],
         ["train", "--set=stop.stepz=3"],
-        ["status", "nowhere"],
         ["logs", "3"],
     ],
 )
