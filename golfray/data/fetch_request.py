@@ -14,6 +14,8 @@ from golfray.data.bare_tokens import TOKEN_BYTES, could_be_tokens, header_for
 from golfray.data.errors import DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener
+from golfray.data.fetch_ledger import part_of
+from golfray.data.manifest import FILE_NAME
 from golfray.data.published_manifest import PublishedDataset, shard_name
 from golfray.data.shard_header import diagnose_start
 from golfray.data.sources import Patience, Source, probe
@@ -49,9 +51,11 @@ def list_files(
     """Every file that the request takes, its size and its first bytes having been asked for.
 
     The tokenizer comes first: it is small, and the bytes of the shards are counted with it as they come. Raises
-    ``DataError`` naming a file that the source has not, or that is not what it must be.
+    ``DataError`` naming a file that the source has not, or that is not what it must be, and two that would have one
+    place here.
     """
     jobs = list(_jobs(request, dataset, folder, train_shards))
+    _check_targets(jobs, dataset, folder)
     return _in_threads(lambda job: _look_at(job, request, dataset, patience, listener), jobs)
 
 
@@ -111,6 +115,22 @@ def _jobs(request: FetchRequest, dataset: PublishedDataset, folder: pathlib.Path
     if request.documents:
         for name in DOCUMENTS:
             yield _Job("documents", name, request.to / name)
+
+
+def _check_targets(jobs: Sequence[_Job], dataset: PublishedDataset, folder: pathlib.Path) -> None:
+    """Raise ``DataError`` where two files would be written to one place, while they are fetched or afterwards."""
+    model = dataset.tokenizer.model
+    copy = folder / pathlib.PurePosixPath(model).name
+    taken: dict[pathlib.Path, str] = {folder / FILE_NAME: f"golfray's own {FILE_NAME}"}
+    # The copy beside the shards is there in the end only, so nothing continues it.
+    places = [(copy, model), *((place, job.path) for job in jobs for place in (job.target, part_of(job.target)))]
+    for place, path in places:
+        other = taken.setdefault(place, path)
+        if other != path:
+            raise DataError(
+                f"{place}: {other} and {path} of {dataset.name} would both be written there; such a source cannot be "
+                "fetched: its files must have names of their own"
+            )
 
 
 def _look_at(

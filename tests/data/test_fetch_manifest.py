@@ -194,3 +194,38 @@ def test_odd_names_are_names(own: pathlib.Path, tmp_path: pathlib.Path, name: st
 
     line = next(line for line in fetched.lines() if "golfray tune" in line)
     assert f"data.folder={fetched.folder}" in shlex.split(line)
+
+
+@pytest.mark.parametrize(
+    ("model", "vocab"),
+    [
+        ("tokenizers/t.model", "tokenizers/b/t.model"),
+        ("tokenizers/t.model", "tokenizers/t.model.part"),
+        ("tokenizers/t.model.part", "tokenizers/t.model"),
+    ],
+)
+@pytest.mark.parametrize("tokenizer_only", [True, False])
+def test_two_files_with_one_place_are_refused(
+    own: pathlib.Path, tmp_path: pathlib.Path, model: str, vocab: str, tokenizer_only: bool
+) -> None:
+    """Files keep their base names only, and each has a ``.part`` beside it while it is fetched."""
+    (own / "tokenizers" / "b").mkdir()
+    for path in (model, vocab):
+        (own / path).write_bytes((own / "tokenizers" / "fineweb_320_bpe.model").read_bytes())
+    change_manifest(own, lambda values: values["tokenizers"][0].update(model_path=model, vocab_path=vocab))
+    with pytest.raises(DataError, match="would both be written there") as refused:
+        fetch(own, tmp_path / "data", tokenizer_only=tokenizer_only)
+    assert refused.value.exit_code == 2
+    assert model in str(refused.value)
+    assert vocab in str(refused.value)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["fineweb_val_000001.bin", "fineweb_train_000000.bin.part", "manifest.json"])
+def test_a_tokenizer_that_would_lie_in_the_place_of_a_shard(
+    own: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    (own / "tokenizers" / "fineweb_320_bpe.model").rename(own / "tokenizers" / name)
+    change_manifest(own, lambda values: values["tokenizers"][0].update(model_path=f"tokenizers/{name}"))
+    with pytest.raises(DataError, match=f"tokenizers/{name}.* would both be written there"):
+        fetch(own, tmp_path / "data")
