@@ -89,7 +89,11 @@ def _choose_tokenizer(files: CorpusFiles, given: pathlib.Path | None) -> tuple[p
         return None, [error("tokenizer", files.folder, what, fix)]
     own = files.folder / manifest.tokenizer.file
     problems = []
-    if given is not None and given.is_file() and describe_file(given).sha256 != manifest.tokenizer.sha256:
+    if given is not None and not given.is_file():
+        what = "must be a file" if given.exists() else "no such file"
+        problems.append(error("tokenizer", given, what, "leave --tokenizer out: the manifest names it"))
+        given = None
+    elif given is not None and describe_file(given).sha256 != manifest.tokenizer.sha256:
         what = f"not the tokenizer of these shards, which is {own.name} with sha256 {manifest.tokenizer.sha256}"
         problems.append(error("tokenizer-other", given, what, "leave --tokenizer out"))
     return own if own.is_file() else given, problems

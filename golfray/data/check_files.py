@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from golfray.data.manifest import FILE_NAME, Manifest, differences, read_manifes
 from golfray.data.shard_header import AGAIN, diagnose_shard
 
 SPLITS = ("train", "val")
-_NUMBERED = re.compile(r"fineweb_(?:train|val)_(\d+)\.bin")
+_NUMBERED = re.compile(r"fineweb_(?:train|val)_([0-9]+)\.bin")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +74,11 @@ def _missing(
                 )
         return
     numbers = {int(match[1]) for path in shards if (match := _NUMBERED.fullmatch(path.name))}
-    for number in sorted(set(range(max(numbers, default=0))) - numbers):
-        path = folder / f"fineweb_{split}_{number:06d}.bin"
-        yield error("shards-missing", path, "missing, though later ones are here", AGAIN)
+    if (missing := max(numbers, default=-1) + 1 - len(numbers)) > 0:
+        first = next(number for number in itertools.count() if number not in numbers)
+        path = folder / f"fineweb_{split}_{first:06d}.bin"
+        what = f"{missing:,} numbers missing, this the first" if missing > 1 else "missing"
+        yield error("shards-missing", path, f"{what}, though later ones are here", AGAIN)
 
 
 def _sums(folder: pathlib.Path, manifest: Manifest, faulty: set[pathlib.Path]) -> Iterator[Finding]:

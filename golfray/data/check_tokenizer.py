@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import sentencepiece
 
 from golfray.core.byte_table import ByteTable
-from golfray.core.shards import TokenStream
 from golfray.data.byte_accounting import Inexact, counted_bytes, decoded_bytes, encodes_again, find_inexact
 from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import Manifest
 from golfray.data.scan import DocumentSpan, SplitScan
+from golfray.data.token_files import TokenFiles
 
 # Reasons why counted and decoded bytes differ; the others lose bytes that decoding does not show either.
 EXPLAINING = ("tokenizer-inner-space", "tokenizer-first-space", "tokenizer-denormalizer")
@@ -48,21 +48,21 @@ def decode_sample(
     """Decode documents of a split and encode them again. Tokens must be within the table.
 
     A document that ends with the split may be cut, and one with unknown or control tokens does not come back: neither
-    is comparable. Raises what ``map_shard`` raises.
+    is comparable. Raises ``OSError`` where a shard cannot be read.
     """
-    stream = TokenStream(list(paths))
+    files = TokenFiles(paths)
     total = Sample(0, 0, 0, 0, 0, 0)
     for span in spans:
         if span.length > MAX_SAMPLED_TOKENS:
             continue
-        tokens = stream.read(span.start + 1, span.length)
+        tokens = files.read(span.start + 1, span.length)
         if tokens.max() >= len(table.base_bytes):
             continue  # found and named by the scan
         counted = counted_bytes(table, tokens, tokenizer.bos_id())
         decoded = decoded_bytes(tokenizer, table, tokens)
         if tokens[-1] == tokenizer.eos_id():
             tokens = tokens[:-1]
-        is_whole = span.start + 1 + span.length < stream.total_tokens
+        is_whole = span.start + 1 + span.length < files.total_tokens
         comparable = is_whole and len(tokens) > 0 and not table.is_boundary[tokens].any()
         again = comparable and encodes_again(tokenizer, tokens)
         total += Sample(1, counted, decoded, int(counted != decoded), int(comparable), int(again))

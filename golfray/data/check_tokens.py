@@ -11,7 +11,6 @@ from typing import Any
 import sentencepiece
 
 from golfray.core.byte_table import ByteTable, build_byte_table
-from golfray.core.shards import TokenStream
 from golfray.data.against import Against
 from golfray.data.check_files import SPLITS, CorpusFiles
 from golfray.data.check_tokenizer import EXPLAINING, Sample, decode_sample, judge_sample, judge_tokenizer
@@ -19,6 +18,7 @@ from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import FILE_NAME, Manifest, remedy
 from golfray.data.reference_points import uniform_bits_per_byte
 from golfray.data.scan import ALL_IDS, DocumentSpan, Overlap, Sampler, SplitScan, scan_split
+from golfray.data.token_files import TokenFiles
 
 NOT_QUOTABLE = "quote no score on it, or build it anew without them"
 
@@ -45,7 +45,7 @@ class TokenCheck:
             if not paths:
                 continue
             say(f"reading {len(paths):,} {split} shard(s)")
-            sampler = Sampler(sample, TokenStream(paths).total_tokens)
+            sampler = Sampler(sample, TokenFiles(paths).total_tokens)
             told: list[Callable[[DocumentSpan], None]] = [sampler.look]
             if split == "val":
                 told.append(val.append)
@@ -70,6 +70,15 @@ class TokenCheck:
         """All that is wrong, in the order of what makes a score most wrong."""
         for split, scan in self.scans.items():
             yield from self._judge_ids(split, scan)
+        val = self.scans.get("val")
+        if val is not None and val.scored_bytes == 0 and "val" in self.files.complete:
+            yield error(
+                "nothing-scored",
+                self.files.folder / "fineweb_val_*.bin",
+                f"none of its {val.tokens:,} token(s) behind the first stands for any text under {self.path.name}, so "
+                "there is nothing to divide a score by",
+                "use validation shards that hold text, and the tokenizer that they were made with",
+            )
         manifest = self.files.manifest
         if manifest is not None:
             yield from self._judge_counts(manifest)
@@ -165,8 +174,8 @@ class TokenCheck:
             return
         manifest = self.files.manifest
         marked = manifest is not None and manifest.contaminated
-        stream = TokenStream(self.files.whole["train"])
-        start = [int(token) for token in stream.read(overlap.first.start + 1, min(overlap.first.length, 40))]
+        files = TokenFiles(self.files.whole["train"])
+        start = files.read(overlap.first.start + 1, min(overlap.first.length, 40)).tolist()
         text = self.tokenizer.decode([token for token in start if token < self.tokenizer.vocab_size()])
         says = "" if manifest is None else f"; {FILE_NAME} says contaminated: {str(marked).lower()}"
         yield (warning if marked else error)(

@@ -13,7 +13,7 @@ import sentencepiece
 
 from golfray.core.byte_table import build_byte_table
 from golfray.core.settings import DataSettings
-from golfray.core.shards import list_shards
+from golfray.core.shards import list_shards, map_shard
 from golfray.data import kjv
 from golfray.data.build import Recipe, build_corpus
 from golfray.data.byte_accounting import encodes_again, find_inexact
@@ -124,8 +124,8 @@ def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> 
         paths = {split: list_shards(folder, split) for split in ("train", "val")}
     except FileNotFoundError as error:
         raise DataError(str(error)) from error
-    shards = {split: [open_shard(path) for path in paths[split]] for split in paths}
-    tokens = {split: sum(map(len, shards[split])) for split in shards}
+    # None is kept open: there may be more of them than files may be open.
+    tokens = {split: sum(len(open_shard(path)) for path in paths[split]) for split in paths}
     manifest = read_manifest(folder)
     if manifest is not None:
         corpus = _open_with_manifest(folder, manifest, tokens, tokenizer)
@@ -137,8 +137,8 @@ def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> 
     else:
         corpus = _open_without_manifest(folder, paths["val"], tokens, pathlib.Path(tokenizer).absolute())
     for split in paths:
-        for path, shard in zip(paths[split], shards[split], strict=True):
-            _check_ids(path, shard, corpus)
+        for path in paths[split]:
+            _check_ids(path, map_shard(path), corpus)
     return corpus
 
 

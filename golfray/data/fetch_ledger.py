@@ -108,7 +108,7 @@ def _read(path: pathlib.Path) -> tuple[str, dict[str, LedgerEntry]]:
         if values["format"] != FORMAT:
             raise ValueError(f"its format is {values['format']!r}, not {FORMAT}")
         return str(values["source"]), {key: LedgerEntry(**entry) for key, entry in values["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path}: not a list of fetched files ({error!r}); delete it: files that are whole are found again"
         ) from error

@@ -97,10 +97,14 @@ def read_manifest(folder: pathlib.Path) -> Manifest | None:
     path = folder / FILE_NAME
     if not path.exists():
         return None
+    if not path.is_file():
+        raise DataError(f"{path}: must be a file; {remedy(folder)}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path}: not readable as JSON (cut short?): {error}; {remedy(folder)}") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: not readable as JSON: nested too deeply; {remedy(folder)}") from error
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         return None
     try:

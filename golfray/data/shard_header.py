@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import pathlib
+import stat
 
 import numpy
 
@@ -35,6 +36,8 @@ def diagnose_shard(path: pathlib.Path) -> Finding | None:
 
     Reads the first 132 kB only. Raises ``OSError`` where the file cannot be read.
     """
+    if found := _no_file(path):
+        return found
     with open(path, "rb") as file:
         return diagnose_start(path, file.read(HEADER_BYTES + 2 * SAMPLE_TOKENS), path.stat().st_size)
 
@@ -72,6 +75,18 @@ def sample_largest_token(shard: numpy.ndarray) -> int:
     middle = max((len(shard) - SAMPLE_TOKENS) // 2, 0)
     parts = (shard[:SAMPLE_TOKENS], shard[middle : middle + SAMPLE_TOKENS], shard[-SAMPLE_TOKENS:])
     return max(int(part.max()) for part in parts)
+
+
+def _no_file(path: pathlib.Path) -> Finding | None:
+    """What has a shard's name but is none that can be opened: opening a pipe would wait for whoever writes into it."""
+    if path.is_symlink() and not path.exists():
+        where_to = f"a symbolic link to {path.readlink()}, which is not there"
+        return error("shard-no-file", path, f"must be a file, but is {where_to}", AGAIN)
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return None
+    kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+    return error("shard-no-file", path, f"must be a file, but is {kind}", "move it away")
 
 
 def _other_kind(where: object, start: bytes) -> Finding | None:

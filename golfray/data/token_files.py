@@ -13,6 +13,7 @@ from golfray.core.shards import SHARD_HEADER_INTS, SHARD_MAGIC, SHARD_VERSION, m
 from golfray.data.errors import DataError
 
 CHUNK_TOKENS = 1 << 20
+HEADER_BYTES = 4 * SHARD_HEADER_INTS
 
 
 class _Shard:
@@ -80,6 +81,27 @@ def read_chunks(paths: Sequence[pathlib.Path]) -> Iterator[numpy.ndarray]:
         shard = map_shard(path)
         for start in range(0, len(shard), CHUNK_TOKENS):
             yield numpy.asarray(shard[start : start + CHUNK_TOKENS])
+
+
+class TokenFiles:
+    """Whole shards as one sequence, none of which is kept open: there may be more of them than files may be open."""
+
+    def __init__(self, paths: Sequence[pathlib.Path]) -> None:
+        self._paths = list(paths)
+        self._ends = numpy.cumsum([(path.stat().st_size - HEADER_BYTES) // 2 for path in paths], dtype=numpy.int64)
+        self.total_tokens = int(self._ends[-1])
+
+    def read(self, start: int, count: int) -> numpy.ndarray:
+        """Tokens [start, start + count), as int64 of shape (count,); they must be within ``total_tokens``."""
+        out = numpy.empty(count, dtype=numpy.int64)
+        filled = 0
+        while filled < count:
+            index = int(numpy.searchsorted(self._ends, start + filled, side="right"))
+            offset = start + filled - (int(self._ends[index - 1]) if index else 0)
+            piece = numpy.fromfile(self._paths[index], "<u2", count - filled, offset=HEADER_BYTES + 2 * offset)
+            out[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return out
 
 
 def read_token_documents(paths: Sequence[pathlib.Path], bos_id: int) -> Iterator[numpy.ndarray]:

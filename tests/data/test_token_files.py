@@ -12,7 +12,7 @@ from golfray.core.byte_table import ByteTable
 from golfray.core.shards import list_shards, map_shard
 from golfray.data import token_files
 from golfray.data.errors import DataError
-from golfray.data.token_files import count_scored_bytes, read_chunks, write_shards
+from golfray.data.token_files import TokenFiles, count_scored_bytes, read_chunks, write_shards
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=30), min_size=1, max_size=12)
 
@@ -67,3 +67,11 @@ def test_a_token_the_tokenizer_lacks_is_refused(tmp_path: pathlib.Path) -> None:
     paths = write_shards(tmp_path, "val", [[1, 2, 5]], 10)
     with pytest.raises(DataError, match=r"token 5 found, but the tokenizer has 5 pieces; data\.tokenizer must be"):
         count_scored_bytes(paths, TABLE)
+
+
+def test_tokens_from_the_midst_of_several_files(tmp_path: pathlib.Path) -> None:
+    tokens = list(range(300, 1300))
+    files = TokenFiles(write_shards(tmp_path, "train", [tokens], 7))
+    assert files.total_tokens == 1000
+    for start, count in ((0, 1000), (6, 2), (7, 7), (13, 30), (993, 7), (999, 1), (5, 0)):
+        assert files.read(start, count).tolist() == tokens[start : start + count]
