@@ -42,7 +42,7 @@ GPU_SCORE_SPEEDUP = 3.0
 # Opening and closing are in part waiting, which a busy machine does as fast as an idle one.
 _OPEN_GROWS = 0.75
 _CLOSE_GROWS = 0.5
-_CONTENTION = 0.35
+_CONTENTION = 0.3
 
 # Knobs that change what is compiled, be it a shape or a number that is written into the program.
 _COMPILED_IN = ("model.", "batch.")
