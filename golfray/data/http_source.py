@@ -19,10 +19,12 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from email.message import Message
+from typing import IO
 
 import golfray
 from golfray.data.errors import DataError
 from golfray.data.fetch_errors import FetchError, MissingError, TransientError
+from golfray.data.http_pace import PacedHandler, PacedSecureHandler
 from golfray.data.sources import Stream, joined
 
 HUB_ENDPOINT = "https://huggingface.co"
@@ -36,14 +38,22 @@ MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+# 18 digits are an exabyte: what is longer is no size.
+CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
+CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+MAX_TOLD_CHARACTERS = 120
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Redirects come back as errors: where they lead is checked before anything is sent there."""
 
-    def redirect_request(self, *_arguments: object) -> None:
+    def http_error_302(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> None:
         return None
+
+    # Each of them would else take the address apart first, and some cannot be.
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class _RangeRefusedError(FetchError):
@@ -108,7 +118,7 @@ class HttpSource:
                 target = answer.headers.get("Location")
                 if answer.code not in REDIRECTS or not target:
                     raise _explain(where, answer.code, answer.headers)
-            following = urllib.parse.urljoin(url, target)
+            following = _joined_address(url, target)
             if problem := _problem_of(following):
                 raise FetchError(f"{where}: redirects to an address that is not followed: {problem}")
             if _origin(following) != _origin(url):
@@ -117,13 +127,15 @@ class HttpSource:
         raise FetchError(f"{where}: redirected more than {MAX_REDIRECTS} times")
 
     def _ask(self, where: str, request: urllib.request.Request) -> http.client.HTTPResponse | urllib.error.HTTPError:
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), PacedHandler(), PacedSecureHandler()]
         if _is_loopback(urllib.parse.urlsplit(request.full_url).hostname):
             handlers.append(urllib.request.ProxyHandler({}))
         try:
             answer = urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:
             answer = error
+        except UnicodeError as error:
+            raise FetchError(f"{where}: not the name of a host: {_describe(error)}") from error
         except (OSError, http.client.HTTPException) as error:
             raise self._no_answer(where, error) from error
         self._reached = True
@@ -132,7 +144,9 @@ class HttpSource:
     def _no_answer(self, where: str, error: Exception) -> FetchError:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
-            return FetchError(f"{where}: the certificate of the server is not trusted: {reason.verify_message}")
+            return FetchError(
+                f"{where}: the certificate of the server is not trusted: {printable(reason.verify_message)}"
+            )
         text = f"{where}: no answer: {_describe(reason)}"
         if not self._reached and isinstance(reason, socket.gaierror | ConnectionRefusedError):
             return FetchError(f"{text}; is there a network here, and is the address right?")
@@ -185,15 +199,17 @@ def _extent(where: str, response: http.client.HTTPResponse, offset: int) -> tupl
     """Where an answer begins in the file, and how large the file is."""
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
-        raise FetchError(f"{where}: sent with the content encoding {encoding}, which was not asked for")
+        raise FetchError(f"{where}: sent with the content encoding {printable(encoding)}, which was not asked for")
     if response.status == http.client.PARTIAL_CONTENT:
         text = response.headers.get("Content-Range", "")
         found = CONTENT_RANGE.fullmatch(text)
         if found is None or int(found[1]) != offset:
-            raise FetchError(f"{where}: asked for bytes from {offset} on, answered with Content-Range {text!r}")
+            raise FetchError(
+                f"{where}: asked for bytes from {offset} on, answered with Content-Range {printable(text)!r}"
+            )
         return offset, int(found[3])
     length = response.headers.get("Content-Length", "")
-    if not length.isdecimal():
+    if not CONTENT_LENGTH.fullmatch(length):
         raise FetchError(f"{where}: the server does not say how long the file is")
     return 0, int(length)
 
@@ -220,12 +236,26 @@ def _retry_after_s(text: str) -> float | None:
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return None
 
 
 def _describe(error: object) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return printable((error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__)
+
+
+def printable(text: str) -> str:
+    """What a server said, fit for one line of a terminal: what is not printable as its escape, and not without end."""
+    line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return line if len(line) <= MAX_TOLD_CHARACTERS else f"{line[:MAX_TOLD_CHARACTERS]}..."
+
+
+def _joined_address(url: str, target: str) -> str:
+    """Where a redirect leads; one that is no address is left as it is, for what is wrong with it to be said."""
+    try:
+        return urllib.parse.urljoin(url, target)
+    except ValueError:
+        return target
 
 
 def _problem_of(url: str) -> str:
@@ -234,7 +264,7 @@ def _problem_of(url: str) -> str:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port  # a bad one is found only when it is read
     except ValueError as error:
-        return f"not an address: {error}"
+        return f"not an address: {printable(str(error))}"
     if not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
         return "not an address such as https://host/folder"
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
