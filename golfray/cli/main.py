@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else list(arguments)
     for name, value in ENVIRONMENT_VARIABLES.items():
         os.environ.setdefault(name, value)
+    _replace_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal does not have costs a question mark, not the result.
@@ -112,6 +113,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Where it is ignored, as in the background of a shell script, it stays so.
         signal.signal(signal.SIGINT, unwinding)
     sys.exit(_run(words))
+
+
+def _replace_closed() -> None:
+    """Where the shell closed an output, the next file that is opened would take its number, and the output with it."""
+    streams: tuple[Any, Any] = (sys.stdout, sys.stderr)
+    for number, stream in enumerate(streams, 1):
+        if stream is None:
+            # A pipe that nobody reads: what is written is refused as any output that was closed.
+            reader, writer = os.pipe()
+            os.dup2(writer, number)
+            for end in {reader, writer} - {number}:
+                os.close(end)
+            setattr(sys, ("stdout", "stderr")[number - 1], open(number, "w", closefd=False, encoding="utf-8"))  # noqa: SIM115
 
 
 def _run(words: list[str]) -> int:
@@ -181,8 +195,8 @@ def _explain(output: Output, error: Exception) -> int:
         message = error.format_message() if hasattr(error, "format_message") else message
     elif code is not None:
         print(f"golfray: {error}", file=sys.stderr)
-    elif isinstance(error, OSError) and error.filename is not None:
-        message, code = f"{error.filename}: {error.strerror}", ENVIRONMENT
+    elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        message, code = f"{_place_of(error)}: {error.strerror or error}", ENVIRONMENT
         print(f"golfray: {message}", file=sys.stderr)
     else:
         message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG
@@ -192,6 +206,18 @@ def _explain(output: Output, error: Exception) -> int:
     place = {name: getattr(error, name, None) for name in _NOWHERE}
     output.document("error", {**place, "message": message, "exit_code": code})
     return code
+
+
+def _place_of(error: OSError) -> str:
+    """The file that an error names. One without a name is of a stream, most often of standard output."""
+    if error.filename is not None:
+        return str(error.filename)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What is still buffered would fail once more, when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return "standard output or a file"
 
 
 # Where an error is, as far as it says so.

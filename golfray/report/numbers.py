@@ -37,7 +37,9 @@ def margin_text(value: float | None) -> str:
 
 
 def seconds_text(value: float) -> str:
-    """Seconds as ``14.9 s``, ``2 min 05 s`` or ``1 h 02 min``."""
+    """Seconds as ``14.9 s``, ``2 min 05 s`` or ``1 h 02 min``; what is no number of seconds as it is."""
+    if not math.isfinite(value):
+        return f"{value} s"
     if value < 60:
         return f"{value:.1f} s"
     minutes, seconds = divmod(round(value), 60)

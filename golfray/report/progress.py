@@ -71,10 +71,11 @@ def position_of(trial: TrialRecord) -> Position | None:
 def _share(trial: TrialRecord, step: int | None, metrics: Mapping[str, float]) -> float | None:
     if step is None or trial.settings is None:
         return None
-    stop = trial.settings["stop"]
-    shares = [step / stop["steps"]] if stop["steps"] else []
-    if stop["seconds"] and "elapsed_s" in metrics:
-        shares.append(metrics["elapsed_s"] / stop["seconds"])
+    stop = trial.settings.get("stop", {})
+    steps, seconds = stop.get("steps"), stop.get("seconds")
+    shares = [step / steps] if steps else []
+    if seconds and "elapsed_s" in metrics:
+        shares.append(metrics["elapsed_s"] / seconds)
     return min(max(shares), 1.0) if shares else None
 
 

@@ -25,7 +25,8 @@ _CURVE_WIDTH = 60
 def changed_settings(settings: Mapping[str, Any], preset: str, scale: str) -> dict[str, tuple[Any, Any]]:
     """{path: (the preset's value, the trial's)} of the settings that differ. Sizes of the script are no settings."""
     config = resolve(preset, scale, has_gpu=False).config
-    own, base = _flat(settings), _flat(dataclasses.asdict(config.to_run_settings(settings["bytes_code"])))
+    own = _flat(settings)
+    base = _flat(dataclasses.asdict(config.to_run_settings(settings.get("bytes_code", 0))))
     return {path: (base.get(path), value) for path, value in own.items() if base.get(path) != value}
 
 

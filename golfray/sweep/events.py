@@ -19,6 +19,7 @@ import json
 import math
 import os
 import shlex
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,9 @@ LOG_NAME = "events.jsonl"
 DURABLE = frozenset({"attempt_ended", "study_started", "study_resumed", "study_ended"})
 
 _NON_FINITE = "$float"
+
+# Far above what any record needs, far below where the recursion of those who print records ends.
+_DEEPEST = 50
 
 
 class EventLogError(Exception):
@@ -62,9 +66,13 @@ def encode_record(record: dict[str, Any]) -> str:
 
 def decode_record(line: str | bytes) -> dict[str, Any]:
     """Inverse of :func:`encode_record` (tuples come back as lists). Raises ``ValueError`` on anything but an object."""
-    record = json.loads(line, object_hook=_decode_object)
+    try:
+        record = json.loads(line, object_hook=_decode_object)
+    except RecursionError:
+        raise ValueError(f"nested more than {_DEEPEST} levels deep") from None
     if not isinstance(record, dict):
         raise ValueError(f"expected a JSON object, got {type(record).__name__}")
+    _refuse_depth(record)
     return record
 
 
@@ -72,8 +80,9 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a log, in order, while its writer may still be at work.
 
     A torn last line is not yielded: it is either being written or lost. Raises ``EventLogError`` on a damaged line
-    before the last, or where ``seq`` has a gap.
+    before the last, or where ``seq`` has a gap, or on what is no regular file.
     """
+    _refuse_pipes(path)
     lines, _torn = _split_lines(path.read_bytes())
     yield from _parse_lines(path, lines)
 
@@ -90,6 +99,8 @@ class EventLog:
         self.path = path
         self.torn: Path | None = None
         created = not path.exists()
+        if not created:
+            _refuse_pipes(path)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -241,6 +252,22 @@ def _parse_lines(path: Path, lines: list[bytes]) -> Iterator[dict[str, Any]]:
                 f"{path}:{index + 1}: expected seq {index}, got {record.get('seq')!r}: lines were lost or added by hand"
             )
         yield record
+
+
+def _refuse_pipes(path: Path) -> None:
+    """Whoever opens a pipe waits for its other end, which nobody may ever hold."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise EventLogError(f"{path}: is no regular file, so it is no log; restore the file from a copy")
+
+
+def _refuse_depth(record: dict[str, Any]) -> None:
+    level: list[Any] = [record]
+    for _ in range(_DEEPEST):
+        level = [item for value in level for item in (value.values() if isinstance(value, dict) else value)]
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"nested more than {_DEEPEST} levels deep")
 
 
 def _free_name(path: Path, what: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a study's event log says, as objects: rebuilt from events alone, whoever reads them and whenever.
+"""What a study's event log says, as objects: rebuilt from events alone (fields: :mod:`golfray.sweep.record_shape`).
 
 ``best_feasible`` is the single chooser: the terminal, the report, MLflow tags and a submission all ask it.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.record_shape import why_damaged, why_no_beginning
 
 # Roles of trials, in the order in which a study asks them.
 PRESET = "preset"
@@ -161,10 +162,12 @@ class StudyRecord:
 
     @classmethod
     def from_events(cls, events: Iterable[dict[str, Any]]) -> StudyRecord:
-        """Replay a log. Raises ``EventLogError`` on an event whose trial or attempt was never announced."""
+        """Replay a log. Raises ``EventLogError`` as :meth:`apply` does, and where it does not begin with a study."""
         record = cls()
-        for event in events:
+        for index, event in enumerate(events):
             record.apply(event)
+            if index == 0 and (wrong := why_no_beginning(event)) is not None:
+                raise _damaged(event, wrong)
         return record
 
     @classmethod
@@ -188,13 +191,22 @@ class StudyRecord:
         return int(self.header["cap_bytes"])
 
     def apply(self, event: dict[str, Any]) -> None:
-        """Take in the next event. Types that this version does not know are passed over: they add, never redefine."""
+        """Take in the next event. Types that this version does not know are passed over: they add, never redefine.
+
+        Raises ``EventLogError`` on one that is not as it must be, or whose trial or attempt was never announced.
+        """
+        if (wrong := why_damaged(event)) is not None:
+            raise _damaged(event, wrong)
         self.last_event = event["time"]
         if self.generations and event["event"] != "study_resumed":
             self.generations[-1].last_event = event["time"]
         handler = getattr(self, f"_on_{event['event']}", None)
-        if handler is not None:
+        if handler is None:
+            return
+        try:
             handler(event)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _damaged(event, f"{type(error).__name__}: {error}") from error
 
     @property
     def generation(self) -> int:
@@ -244,10 +256,8 @@ class StudyRecord:
     @property
     def fidelity(self) -> str | None:
         """The study's one fidelity: that of the first trial that ended with a score, trial 0 in the normal case."""
-        for trial in self.trials:
-            if trial.bpb is not None:
-                return self.fidelity_of(trial)
-        return None
+        first = next((trial for trial in self.trials if trial.bpb is not None), None)
+        return None if first is None else self.fidelity_of(first)
 
     def is_comparable(self, trial: TrialRecord) -> bool:
         """Whether the trial ran at the study's fidelity."""
@@ -310,7 +320,7 @@ class StudyRecord:
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):
-            raise EventLogError(f"seq {event['seq']}: trial {event['trial']} asked after {len(self.trials)} trials")
+            raise _damaged(event, f"trial {event['trial']} asked after {len(self.trials)} trials")
         self.trials.append(
             TrialRecord(
                 number=event["trial"],
@@ -364,19 +374,20 @@ class StudyRecord:
 
     def _trial(self, event: dict[str, Any]) -> TrialRecord:
         if not 0 <= event["trial"] < len(self.trials):
-            raise EventLogError(
-                f"seq {event['seq']}: {event['event']} of trial {event['trial']}, which was never asked"
-            )
+            raise _damaged(event, f"{event['event']} of trial {event['trial']}, which was never asked")
         return self.trials[event["trial"]]
 
     def _attempt(self, event: dict[str, Any]) -> AttemptRecord:
         for attempt in self._trial(event).attempts:
             if attempt.number == event["attempt"]:
                 return attempt
-        raise EventLogError(
-            f"seq {event['seq']}: {event['event']} of trial {event['trial']}, attempt {event['attempt']}, "
-            "which was never submitted"
-        )
+        place = f"trial {event['trial']}, attempt {event['attempt']}"
+        raise _damaged(event, f"{event['event']} of {place}, which was never submitted")
+
+
+def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
+    """Lines count from 1, records from 0."""
+    return EventLogError(f"{LOG_NAME}:{event['seq'] + 1}: damaged record ({wrong}); restore the file from a copy")
 
 
 def best_feasible(record: StudyRecord) -> TrialRecord | None:

@@ -21,10 +21,18 @@ def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> 
     """The space that the study in ``record`` searches now; ``source`` names its log.
 
     ``layers`` (such as ``--set``) lie over what the log fixes. Raises ``ConfigError`` where this version of golfray
-    does not accept what the log has, ``EventLogError`` where no study has started there.
+    does not accept what the log has, ``EventLogError`` where no study has started there or its space is damaged.
     """
     if not record.header:
         raise EventLogError(f"{source}: no study has started here, so there is none to resume")
+    try:
+        return _space_of(record, source, layers)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        wrong = f"the space in it is damaged ({type(error).__name__}: {error})"
+        raise EventLogError(f"{source}: {wrong}; restore the file from a copy") from error
+
+
+def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Space:
     header, values = record.header, record.header["space"]
     fixed = Layer(source, values["fixed"])
     knobs = tuple(knob_of(path, entry) for path, entry in values["knobs"].items())

@@ -32,6 +32,8 @@ class Story:
         self._records: list[dict] = []
         self._trials = 0
         known = {"workers": 2, "slots": 1, "host": socket.gethostname(), "preset": "p", "scale": "laptop"}
+        space = {"fixed": {}, "implied": {}, "knobs": {}}
+        known |= {"budget": {"trials": 8, "minutes": None}, "space": space, "data": {}, "describe": []}
         self.add("study_started", study=name, generation=1, cap_bytes=10**6, **{**known, **header})
 
     def add(self, event: str, **fields) -> None:

@@ -11,6 +11,18 @@ from golfray.sweep.records import REPLICATE, SAMPLER, StudyRecord, best_feasible
 from golfray.sweep.statistics import claim
 
 CAP = 1000
+HEADER = {
+    "study": "a",
+    "preset": "p",
+    "scale": "laptop",
+    "workers": 2,
+    "slots": 1,
+    "cap_bytes": CAP,
+    "budget": {"trials": 8, "minutes": None},
+    "space": {"fixed": {}, "implied": {}, "knobs": {}},
+    "data": {},
+    "describe": [],
+}
 CPU = {"device": "cpu", "workers": 2, "stop": "15 s"}
 
 
@@ -20,7 +32,7 @@ def event(kind: str, **fields: Any) -> dict[str, Any]:
 
 def study(*outcomes: Outcome | None, replicates: tuple[int, ...] = ()) -> StudyRecord:
     """A study whose trials ended so; ``replicates`` are numbers of trials that repeat trial 0."""
-    events = [event("study_started", study="a", preset="p", scale="laptop", cap_bytes=CAP)]
+    events = [event("study_started", **HEADER)]
     for number, outcome in enumerate(outcomes):
         again = number in replicates
         role = REPLICATE if again else SAMPLER
@@ -134,7 +146,7 @@ def test_claim_when_seeds_agree_to_the_last_digit_divides_by_nothing() -> None:
 
 
 def test_events_that_a_newer_version_wrote_are_passed_over() -> None:
-    record = StudyRecord.from_events([event("study_started", study="a"), event("rung_reached", trial=99)])
+    record = StudyRecord.from_events([event("study_started", **HEADER), event("rung_reached", trial=99)])
     assert record.name == "a"
 
 
@@ -166,14 +178,14 @@ def test_the_first_end_of_an_attempt_is_its_end() -> None:
 
 def test_seconds_of_drivers_leave_the_gaps_out() -> None:
     times = [("study_started", 100.0), ("x", 160.0), ("study_resumed", 1000.0), ("x", 1030.0), ("study_resumed", 900.0)]
-    more = {"study": "a", "generation": 1, "left_space": [], "reopened": []}
+    more = {**HEADER, "generation": 1, "left_space": [], "reopened": []}
     record = StudyRecord.from_events({"seq": 0, "time": time, "event": kind, **more} for kind, time in times)
     assert record.driven_seconds == 90
 
 
 def test_events_of_unknown_trials_are_refused() -> None:
     with pytest.raises(EventLogError, match="never asked"):
-        StudyRecord.from_events([event("attempt_submitted", trial=0, attempt=1, job_id="x", folder="y")])
+        study().apply(event("attempt_submitted", trial=0, attempt=1, job_id="x", folder="y"))
     with pytest.raises(EventLogError, match="never submitted"):
         study(None).apply(event("progress", trial=0, attempt=2, job_id="x", step=1, metrics={}))
 
@@ -182,5 +194,5 @@ def test_load_names_a_folder_without_a_study(tmp_path: Path) -> None:
     with pytest.raises(EventLogError, match="no study here"):
         StudyRecord.load(tmp_path)
     with EventLog(tmp_path / LOG_NAME) as log:
-        log.append("study_started", study="a")
+        log.append("study_started", **HEADER)
     assert StudyRecord.load(tmp_path).name == "a"

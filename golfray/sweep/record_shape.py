@@ -1,0 +1,226 @@
+"""The fields of event-log records that readers rely on, and their types: a log is a file, and files get damaged.
+
+Nothing is converted: a record is what its line says or it is refused. Fields that are not named here, and records of
+types that are not, are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from golfray.sweep.outcome import Kind
+
+# The year 10000: a time behind it is no time of a study, and no calendar has it.
+_END_OF_TIME = 253_402_300_800.0
+
+
+def _inside(folder: str) -> str:
+    path = PurePosixPath(folder)
+    if path.is_absolute() or ".." in path.parts or "\0" in folder:
+        raise ValueError("leads out of the study's folder")
+    return folder
+
+
+_Time = Annotated[float, Field(ge=0, lt=_END_OF_TIME)]
+_Count = Annotated[int, Field(ge=0)]
+_Inside = Annotated[str, AfterValidator(_inside)]
+_Values = dict[str, Any]
+_Numbers = dict[str, float]
+_Plain = bool | int | float | str | None
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+
+class _Knob(_Shape):
+    type: Literal["choice", "int", "float"]
+    choices: list[_Plain] = []
+    low: float = 0
+    high: float = 0
+    log: bool = False
+    step: float | None = None
+    complement: bool = False
+    or_zero: bool = False
+    at_most: str | None = None
+    preset: _Plain = None
+    when: dict[str, list[_Plain]] = {}
+
+
+class _Space(_Shape):
+    name: str = ""
+    source: str = ""
+    fixed: _Values
+    implied: _Values
+    knobs: dict[str, _Knob]
+    first_points: list[_Values] = []
+    seed: int = 0
+    sampler: str = ""
+    replicates: _Count = 1
+    limits: dict[str, float | None] = {}
+
+
+class _Budget(_Shape):
+    trials: _Count | None
+    minutes: float | None
+
+
+class _Data(_Shape):
+    name: str = ""
+    folder: str = ""
+    reference: dict[str, float | None] | None = None
+    warning: str | None = None
+
+
+class _Driver(_Shape):
+    """What ``study_started`` and ``study_resumed`` may both say."""
+
+    study: str = ""
+    preset: str = ""
+    scale: str = ""
+    workers: Annotated[int, Field(ge=1)] = 1
+    slots: _Count = 1
+    cap_bytes: _Count = 0
+    bytes_code: _Count = 0
+    seed: int = 0
+    sampler: str = ""
+    budget: _Budget = _Budget(trials=None, minutes=None)
+    space: _Space = _Space(fixed={}, implied={}, knobs={})
+    data: _Data = _Data()
+    describe: list[str] = []
+    changes: list[str] = []
+    host: str | None = None
+    golfray_version: str = ""
+    generation: _Count = 1
+    limits: dict[str, float | None] = {}
+
+
+class _LeftSpace(_Shape):
+    trial: _Count
+    reason: str
+
+
+class _StudyResumed(_Driver):
+    reopened: list[_Count]
+    left_space: list[_LeftSpace]
+
+
+class _Stop(_Shape):
+    steps: _Count | None = None
+    seconds: float | None = None
+
+
+class _Settings(_Shape):
+    stop: _Stop = _Stop()
+    bytes_code: _Count = 0
+
+
+class _TrialAsked(_Shape):
+    trial: _Count
+    role: str
+    params: dict[str, _Plain]
+    settings: _Settings | None
+    seed: int
+    replicate_of: _Count | None
+    told: bool
+    told_reason: str | None = None
+    refused: str | None = None
+
+
+class _OfAttempt(_Shape):
+    trial: _Count
+    attempt: _Count
+    job_id: str
+
+
+class _AttemptSubmitted(_OfAttempt):
+    folder: _Inside
+
+
+class _AttemptStarted(_OfAttempt):
+    lane: str
+
+
+class _Phase(_OfAttempt):
+    phase: str
+
+
+class _Progress(_OfAttempt):
+    step: _Count
+    metrics: _Numbers
+
+
+class _Outcome(_Shape):
+    kind: Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
+    reason: str
+    metrics: _Numbers = {}
+    phases: _Numbers = {}
+    artifact: _Inside | None = None
+    artifact_sha256: str | None = None
+    fidelity: _Values = {}
+    error: str | None = None
+
+
+class _AttemptEnded(_OfAttempt):
+    outcome: _Outcome
+    final: bool = True
+
+
+class _StudyEnded(_Shape):
+    reason: str
+    complete: bool
+    hopeless: bool = False
+
+
+_TIME: TypeAdapter[float] = TypeAdapter(_Time, config=ConfigDict(strict=True))
+
+_SHAPES: Mapping[str, type[_Shape]] = {
+    "study_started": _Driver,
+    "study_resumed": _StudyResumed,
+    "trial_asked": _TrialAsked,
+    "attempt_submitted": _AttemptSubmitted,
+    "attempt_started": _AttemptStarted,
+    "phase": _Phase,
+    "progress": _Progress,
+    "attempt_ended": _AttemptEnded,
+    "study_ended": _StudyEnded,
+}
+
+# What every reader of a whole log asks a study's first record for.
+_BEGINNING = ("study", "preset", "scale", "workers", "slots", "cap_bytes", "budget", "space", "data", "describe")
+
+
+def why_damaged(record: Mapping[str, Any]) -> str | None:
+    """What is wrong with a record by itself: a field that is missing or of the wrong type. None where nothing is."""
+    if not isinstance(record.get("event"), str):
+        return f"event is {record.get('event')!r}, and it must be a text"
+    try:
+        _TIME.validate_python(record.get("time"))
+    except ValidationError as error:
+        return _first("time", error)
+    shape = _SHAPES.get(record["event"])
+    if shape is None:
+        return None
+    try:
+        shape.model_validate(record)
+    except ValidationError as error:
+        return _first("", error)
+    return None
+
+
+def why_no_beginning(record: Mapping[str, Any]) -> str | None:
+    """What keeps a record from being the first of a log; None where nothing does."""
+    if record["event"] != "study_started":
+        return f"a log begins with study_started, not with {record['event']}"
+    missing = [name for name in _BEGINNING if record.get(name) is None]
+    return f"{missing[0]}: Field required" if missing else None
+
+
+def _first(path: str, error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(part for part in (path, *map(str, found["loc"])) if part)
+    return f"{place}: {found['msg']}"

@@ -1,0 +1,39 @@
+"""Standard output that cannot be written: on a full disk, or closed before the start."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CALL = [sys.executable, "-c", "from golfray.cli.main import main; main()"]
+
+
+def shell(words: str, redirection: str) -> subprocess.CompletedProcess:
+    command = f'"$@" {words} {redirection}'
+    return subprocess.run(["bash", "-c", command, "bash", *CALL], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("words", ["--version", "show schema", "--help"])
+def test_a_full_disk_is_no_bug(words):
+    ended = shell(words, "> /dev/full")
+    assert (ended.returncode, ended.stderr) == (4, "golfray: standard output or a file: No space left on device\n")
+
+
+def test_a_full_disk_under_a_file_is_no_bug():
+    ended = shell("show schema -o /dev/full", "")
+    assert ended.returncode == 4
+    assert ended.stderr.endswith(": No space left on device\n")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("redirection", [">&-", ">&- 0<&-"])
+def test_a_closed_output_is_an_output_that_nobody_reads(redirection):
+    ended = shell("show schema", redirection)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_closed_errors_leave_the_result():
+    ended = shell("show schema", "2>&-")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)
