@@ -13,6 +13,7 @@ from golfray.data.check_tokens import TokenCheck
 from golfray.data.errors import DataError
 from golfray.data.findings import Finding, error
 from golfray.data.manifest import FILE_NAME, describe_file
+from golfray.data.names import check_path
 from golfray.data.tokenizer import load_tokenizer
 
 
@@ -49,6 +50,14 @@ def check_corpus(request: CheckRequest, say: Callable[[str], None] = lambda line
     document. Raises ``DataError`` where the folder or ``against`` is none at all or ``sample`` is below 1, and
     ``OSError`` where a file cannot be read.
     """
+    check_path("DIR", request.folder)
+    for what, path in (
+        ("--tokenizer", request.tokenizer),
+        ("--against", request.against),
+        ("--against-tokenizer", request.against_tokenizer),
+    ):
+        if path is not None:
+            check_path(what, path)
     if not request.folder.is_dir():
         raise DataError(f"{request.folder}: no such folder; give the one that holds fineweb_train_*.bin")
     if request.sample < 1:

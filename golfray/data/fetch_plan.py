@@ -17,6 +17,7 @@ from golfray.data.fetch_ledger import Ledger
 from golfray.data.fetch_request import FetchRequest, list_files
 from golfray.data.local_source import LocalSource
 from golfray.data.manifest import read_manifest
+from golfray.data.names import check_path
 from golfray.data.published_manifest import (
     FILE_NAME,
     MAX_BYTES,
@@ -129,6 +130,7 @@ def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) ->
     source does not answer.
     """
     request = dataclasses.replace(request, to=request.to.absolute())
+    check_path("--to", request.to)
     source, where = request.source, request.source.where(FILE_NAME)
     try:
         manifest = patience.run(lambda: read_whole(source, FILE_NAME, MAX_BYTES), listener.say)

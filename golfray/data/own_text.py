@@ -18,6 +18,7 @@ from golfray.data.byte_accounting import find_inexact, has_byte_fallback
 from golfray.data.document_spool import DIGEST_BYTES, DocumentSpool, SpooledDocuments, open_spool
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, describe_file
+from golfray.data.names import check_name, check_path, check_text
 from golfray.data.progress import Progress
 from golfray.data.text_files import TextFormat, read_text_files
 from golfray.data.tokenizer import NORMALIZER, check_vocab_size, load_tokenizer, train_tokenizer
@@ -53,6 +54,15 @@ class OwnText:
 
     def check(self) -> None:
         """Raise ``DataError`` for the first value that cannot be meant."""
+        check_name("--name", self.name)
+        for what, paths in (("FILE", self.files), ("--val", self.val_files)):
+            for path in paths:
+                check_path(what, path)
+        if self.tokenizer is not None:
+            check_path("--tokenizer", self.tokenizer)
+        for what, text in (("--separator", self.form.separator), ("--text-key", self.form.text_key)):
+            if text is not None:
+                check_text(what, text)
         if not self.name.strip() or "/" in self.name or self.name.startswith("."):
             raise DataError(f"--name must be fit for a file and not begin with a dot, got {self.name!r}")
         chosen = {"--val": self.val_files, "--val-documents": self.val_documents, "--val-share": self.val_share}
@@ -98,6 +108,10 @@ def build_own_text(request: OwnText, folder: pathlib.Path, say: Callable[[str], 
     Raises ``DataError`` for text, tokenizer or values that do not fit, and ``CannotWriteError`` (full disk, read-only
     folder); nothing is left behind then.
     """
+    check_path("--out", folder)
+    if folder.name in ("", ".."):
+        raise DataError(f"--out {folder}: must end in the name of the folder to write")
+    check_name("--out", folder.name)
     request.check()
     if folder.exists() or folder.is_symlink():
         raise DataError(f"{folder}: is there already; a corpus is written once: choose another --out, or delete it")

@@ -18,8 +18,8 @@ from golfray.data.sources import joined, relative_path
 DEFAULT_REPOSITORY = "willdepueoai/parameter-golf"
 FILE_NAME = "manifest.json"
 MAX_BYTES = 16 * 2**20
-# Six digits number the shards, sixteen bits the tokens.
-MAX_FILES = 10**6
+# Each file is asked for before the first is fetched; sixteen bits number the tokens.
+MAX_FILES = 10**5
 MAX_VOCAB_SIZE = 2**16
 SENTENCEPIECE = "sentencepiece"
 
@@ -166,6 +166,8 @@ def _named(values: Mapping[str, Any], key: str, where: str) -> dict[str, Mapping
     named: dict[str, Mapping[str, Any]] = {}
     for number, entry in enumerate(entries):
         name = _text(entry, "name", f"{where}: {key}[{number}]", None)
+        if not name.isprintable():
+            raise DataError(f"{where}: {key}[{number}].name: must be printable, got {name!r:.80}")
         if name in named:
             raise DataError(f"{where}: {key} has {name!r} twice")
         named[name] = entry
@@ -177,15 +179,16 @@ def _text(entry: Mapping[str, Any], key: str, place: str, default: str | None) -
     if value is None and default is None:
         raise DataError(f"{place}: the manifest lacks the key {key}; it has {_keys(entry)}")
     if not isinstance(value, str):
-        raise DataError(f"{place}.{key}: must be a text, got {value!r}")
+        raise DataError(f"{place}.{key}: must be a text, got {value!r:.80}")
     return value
 
 
 def _whole_number(value: object, place: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise DataError(f"{place}: must be a whole number from {low:,} to {high:,}, got {value!r}")
+        raise DataError(f"{place}: must be a whole number from {low:,} to {high:,}, got {value!r:.40}")
     return value
 
 
 def _keys(entry: Mapping[str, Any]) -> str:
-    return ", ".join(sorted(map(str, entry))) or "no keys"
+    keys = sorted(key if key.isprintable() else repr(key) for key in entry)
+    return ", ".join(keys[:20]) or "no keys"

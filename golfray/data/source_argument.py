@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from golfray.data.errors import DataError
 from golfray.data.http_source import HttpSource, HubSource
 from golfray.data.local_source import LocalSource
+from golfray.data.names import check_text
 from golfray.data.published_manifest import DEFAULT_REPOSITORY
 from golfray.data.sources import Source, relative_path
 
@@ -27,6 +28,9 @@ def parse_source(text: str, revision: str | None, root: str | None, environment:
 
     Raises ``DataError`` where the text is none of the three, or an option does not go with it.
     """
+    if not text.strip():
+        raise DataError(f"SOURCE must not be empty: a folder, an address, or a repository such as {DEFAULT_REPOSITORY}")
+    check_text("SOURCE", text)
     inside = None if root is None else relative_path(root, "--root")
     is_address = "://" in text
     is_folder = not is_address and pathlib.Path(text).is_dir()

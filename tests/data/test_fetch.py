@@ -342,9 +342,10 @@ def test_a_file_that_changed_at_the_source_is_fetched_again(own: pathlib.Path, t
 def test_a_damaged_ledger_is_named_and_can_be_deleted(published: pathlib.Path, tmp_path: pathlib.Path) -> None:
     fetch(published, tmp_path)
     (ledger,) = tmp_path.glob("fetched/*/ledger.json")
-    ledger.write_text("{")
-    with pytest.raises(DataError, match=rf"{ledger}: not a list of fetched files .* delete it"):
-        fetch(published, tmp_path)
+    for content in ("{", "[" * 100_000):
+        ledger.write_text(content)
+        with pytest.raises(DataError, match=rf"{ledger}: not a list of fetched files .* delete it"):
+            fetch(published, tmp_path)
     ledger.unlink()
     _, heard = fetch(published, tmp_path)
     assert heard.came == []
