@@ -8,6 +8,7 @@ import pytest
 from golfray.data.check import CheckRequest, check_corpus
 from golfray.data.errors import DataError
 from golfray.data.own_text import OwnText, build_own_text
+from golfray.data.published_manifest import choose_dataset
 from golfray.data.source_argument import parse_source
 from golfray.data.text_files import TextFormat
 from tests.data.published_layout import plan
@@ -72,3 +73,11 @@ def test_names_that_no_folder_can_have(values: dict[str, object], message: str) 
 def test_a_source_that_is_empty(source: str) -> None:
     with pytest.raises(DataError, match="SOURCE must not be empty"):
         parse_source(source, None, None, {})
+
+
+def test_a_published_name_that_would_write_on_the_terminal() -> None:
+    values = {"tokenizers": [], "datasets": [{"name": "\x1b[31mx", "\x1b[0m": 1}]}
+    with pytest.raises(DataError, match=r"M: datasets\[0\]\.name: must be printable, got '\\x1b\[31mx'"):
+        choose_dataset(values, "x", "M")
+    with pytest.raises(DataError, match=r"it has '\\x1b\[0m'"):
+        choose_dataset({"\x1b[0m": 1}, "x", "M")
