@@ -37,7 +37,8 @@ def logs(
     from golfray.report.trial_log import find_log
 
     log = find_log(trial, rank, attempt)
-    output.result(*log.lines())
+    # In a pipe everything stays as the ranks printed it.
+    output.result(*log.lines(printable=output.console().is_terminal))
     output.document("logs", log.document())
 
 

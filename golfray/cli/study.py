@@ -43,17 +43,17 @@ def tune(
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
     from golfray.cli.prepare import on_its_corpus, prepare, read_space
-    from golfray.cli.wiring import absolute
+    from golfray.cli.wiring import study_folder
 
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     space = None if space_file is None else read_space(space_file, sets)
     if resume is not None:
         from golfray.report.lookup import find_study
 
-        folder = absolute(find_study(resume))
+        folder = study_folder(find_study(resume))
     else:
         assert space is not None
-        folder = absolute(study_dir or Path("studies") / space.name)
+        folder = study_folder(study_dir or Path("studies") / space.name)
 
     if dry_run:
         from golfray.cli.dry_run import dry_run as say_plan

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 @with_output
 def track(study: str | None = STUDY_ARGUMENT, tracking_uri: str | None = TRACKING_URI, *, output: Output) -> None:
     """Write a study's event log into an MLflow store: what the store lacks, and nothing twice."""
-    from golfray.cli.wiring import absolute
+    from golfray.cli.wiring import study_folder
     from golfray.report.lookup import load_study
     from golfray.tracking.store import Store
 
     found = load_study(study)
-    folder = absolute(found.folder)
+    folder = study_folder(found.folder)
     store = Store.of(folder, tracking_uri)
     counts = _replay(folder, store, output)
     output.result(f"{store.name}: {_words(counts)}")
@@ -46,14 +46,14 @@ def ui(
     output: Output,
 ) -> None:
     """Open the MLflow page of a study on 127.0.0.1."""
-    from golfray.cli.wiring import absolute
+    from golfray.cli.wiring import study_folder
     from golfray.report.lookup import load_study
     from golfray.sweep.events import StudyLocked
     from golfray.tracking.server import check_port, serve
     from golfray.tracking.store import Store
 
     found = load_study(study)
-    folder, name = absolute(found.folder), found.record.name
+    folder, name = study_folder(found.folder), found.record.name
     check_port(port)
     store = Store.of(folder)
     try:

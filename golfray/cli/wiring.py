@@ -65,3 +65,15 @@ def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
 def absolute(path: Path) -> Path:
     """The path from the root, without following links."""
     return path.expanduser().absolute()
+
+
+def study_folder(path: Path) -> Path:
+    """The folder of a study from the root; raises ``ConfigError`` where its name is no text, as every store needs."""
+    from golfray.config.errors import ConfigError
+
+    folder = absolute(path)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("is a folder whose name is not UTF-8, so no store can hold it", file=str(folder)) from error
+    return folder

@@ -78,6 +78,9 @@ class Document:
 def load_yaml(path: pathlib.Path) -> Document:
     """Read a file; raises :class:`ConfigError` where it cannot be read or is not a YAML 1.2 mapping in UTF-8."""
     try:
+        # Whoever opens a pipe waits for its other end, which nobody may ever hold.
+        if path.is_fifo():
+            raise ConfigError("is no regular file", file=str(path))
         with open(path, "rb") as file:
             content = file.read(_LARGEST_BYTES + 1)
         if len(content) > _LARGEST_BYTES:
@@ -182,6 +185,9 @@ class _Reader:
                 kind = _kind(key_node)
                 raise self.error(key_node, path, f"a key must be text, got {kind}; put it in quotes if it is a name")
             key = key_node.value
+            if not key:
+                raise self.error(key_node, path, "a key must not be empty")
+            self._refuse_surrogates(key_node, path)
             child = f"{path}.{key}" if path else key
             # One joined name covers both spellings, a.b: and a: {b: }, of the same setting.
             if key in values or (child in self.positions and not _both_mappings(value_node, self.positions, child)):
@@ -203,6 +209,7 @@ class _Reader:
     def _read_scalar(self, node: Node, path: str) -> Any:
         text = node.value
         if node.tag in _TEXT_TAGS:
+            self._refuse_surrogates(node, path)
             return text
         if node.tag == f"{_TAG}null":
             return None
@@ -218,6 +225,11 @@ class _Reader:
         except ValueError as error:
             raise self.error(node, path, f"is not a number that YAML 1.2 knows: {shown(text)}") from error
         raise self.error(node, path, f"is {shown(text)} of type {node.tag}, which is not read; write plain YAML 1.2")
+
+    def _refuse_surrogates(self, node: Node, path: str) -> None:
+        """Half a character of UTF-16, which an escape can name and no file or terminal can hold."""
+        if any("\ud800" <= character <= "\udfff" for character in node.value):
+            raise self.error(node, path, "has an escape from \\uD800 to \\uDFFF, which is no character")
 
     def _position(self, node: Node) -> Position:
         return Position(*_line_and_column(node), self.source)

@@ -14,6 +14,8 @@ from golfray.report.lookup import load_trial
 TRAIN_LOG = "train.log"
 STACKS = "stacks.txt"
 _RANK_LOG = re.compile(r"rank-(\d+)\.log")
+# Of C0 all but tab and line ends, DEL, and C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +32,17 @@ class TrialLog:
             "files": [{"name": file.name, "text": _text(file)} for file in self.files],
         }
 
-    def lines(self) -> list[str]:
-        """The text; with a heading for each file where there are several."""
+    def lines(self, *, printable: bool = False) -> list[str]:
+        """The text; with a heading for each file where there are several.
+
+        ``printable``: control characters, which a terminal would obey, are written out as ``\\x1b``.
+        """
         lines: list[str] = []
         for file in self.files:
             if len(self.files) > 1:
                 lines.append(f"==> {file.name} <==")
-            lines += _text(file).splitlines()
+            text = _text(file)
+            lines += (_CONTROL.sub(_written_out, text) if printable else text).splitlines()
         return lines
 
 
@@ -70,6 +76,13 @@ def find_log(text: str, rank: int | None = None, attempt: int | None = None) -> 
     return TrialLog(folder, (logs[rank],))
 
 
+def _written_out(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}"
+
+
 def _text(file: Path) -> str:
     """A file that a killed process may have left with half a character at its end."""
+    if not file.is_file():
+        # Whoever opens a pipe waits for its other end, which nobody may ever hold.
+        raise ConfigError("is no regular file", file=str(file))
     return file.read_text(encoding="utf-8", errors="replace")

@@ -34,7 +34,11 @@ def load_extended(path: Path) -> Document:
     if not isinstance(name, str) or not name or "\0" in name:
         raise child.error("extends", f"must be the path of another space file, got {shown(name)}")
     parent_path = path.parent / name
-    if parent_path.exists() and parent_path.samefile(path):
+    try:
+        is_itself = parent_path.exists() and parent_path.samefile(path)
+    except OSError as error:
+        raise child.error("extends", f"cannot be read: {error.strerror}: {shown(name)}") from error
+    if is_itself:
         raise child.error("extends", "names this file itself; name another one, or remove it")
     try:
         parent = load_yaml(parent_path)

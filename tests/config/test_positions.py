@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 
 import pytest
@@ -193,6 +194,27 @@ def test_values_of_a_command_line_have_no_line() -> None:
         parse_value("[1", "--set", "a.b")
     assert (caught.value.line, caught.value.column) == (None, None)
     assert str(caught.value).startswith("--set a.b: not valid YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"": 1\n', r"^f:1:1: a key must not be empty"),
+        ('a:\n  "": 1\n', r"^f:2:3 a: a key must not be empty"),
+        ('"\\uD800": 1\n', r"^f:1:1: has an escape from"),
+        ('a: "\\uD800"\n', r"^f:1:4 a: has an escape from"),
+        ('a: [1, "\\uDC00x"]\n', r"^f:1:8 a.1: has an escape from"),
+    ],
+)
+def test_a_name_without_a_character_and_a_character_that_is_none(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_yaml(text, "f")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ConfigError, match=r"pipe\.yaml: is no regular file"):
+        load_yaml(tmp_path / "pipe.yaml")
 
 
 NAMES = st.text("abcdefgh_", min_size=1, max_size=6)

@@ -1,5 +1,7 @@
 """What ranks printed: all of it, one rank's, an earlier attempt's, or that there is none."""
 
+import os
+
 import pytest
 
 from golfray.config.errors import ConfigError
@@ -82,3 +84,20 @@ def test_the_log_of_a_train_folder(tmp_path):
     assert find_log(str(tmp_path)).lines() == ["step:1"]
     with pytest.raises(ConfigError, match=r"has one train\.log for all ranks; leave --rank and --attempt out"):
         find_log(str(tmp_path), rank=0)
+
+
+def test_a_terminal_is_told_nothing_that_it_would_obey(study):
+    path = study / "trials" / "0001" / "attempt-1" / "rank-0.log"
+    path.write_text("a\tb\x1b[31mred\x07\x7f\x9b2J é\n")
+    log = find_log(str(study / "1"), 0, 1)
+    assert log.lines(printable=True) == ["a\tb\\x1b[31mred\\x07\\x7f\\x9b2J é"]
+    assert log.lines() == ["a\tb\x1b[31mred\x07\x7f\x9b2J é"]
+    path.write_text("one\n")
+
+
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(study):
+    path = study / "trials" / "0001" / "attempt-1" / "rank-7.log"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="is no regular file"):
+        find_log(str(study / "1"), 7, 1).lines()
+    path.unlink()

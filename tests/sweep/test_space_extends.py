@@ -179,3 +179,9 @@ def test_a_parent_is_a_path(tmp_path: pathlib.Path, value: str) -> None:
     (tmp_path / "child.yaml").write_text(f"extends: {value}\n")
     with pytest.raises(ConfigError, match=r"child\.yaml:1:1 extends: must be the path of another space file"):
         load_extended(tmp_path / "child.yaml")
+
+
+def test_a_parent_with_an_endless_name_is_refused_where_it_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "child.yaml").write_text(f"extends: {'x' * 5000}\n")
+    with pytest.raises(ConfigError, match=r"child\.yaml:1:1 extends: cannot be read: File name too long"):
+        load_extended(tmp_path / "child.yaml")
