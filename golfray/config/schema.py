@@ -183,6 +183,7 @@ def field_paths() -> tuple[str, ...]:
     return tuple(path for path in _fields() if path not in CHOSEN_AT_START)
 
 
+@functools.cache
 def section_names() -> tuple[str, ...]:
     """Names of the sections, in declaration order."""
     return tuple(dict.fromkeys(path.partition(".")[0] for path in _fields() if "." in path))
