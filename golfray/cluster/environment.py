@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from golfray.cluster.preflight import EnvironmentProblem
+from golfray.cluster.servers import FarServers, OwnServers, Servers
 from golfray.cluster.session_processes import MARK, end_processes, processes_of
 from golfray.cluster.temp_folder import TempFolder, sweep_dead_folders
 from golfray.cluster.watchdog import Watchdog
@@ -32,7 +33,7 @@ from golfray.cluster.watchdog import Watchdog
 # go to the broker and do not wait for it, while every look costs the ranks time that they should train.
 _POLL_SECONDS = "1.0"
 
-_VARIABLES = {
+VARIABLES = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_V2_ENABLED": "1",
@@ -40,7 +41,7 @@ _VARIABLES = {
     # Otherwise a worker's prints appear twice in its log.
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
-    # A thread that outlives the session must not start another cluster by asking Ray for something.
+    # Whoever asks Ray for something once the session is over must not start another cluster by that.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     # The rest of a cluster should take as little of the ranks' CPU as it can: no statistics that nobody reads.
     "RAY_task_events_report_interval_ms": "0",
@@ -59,7 +60,7 @@ _VARIABLES = {
 # Jobs and results are a few kilobytes, so Ray need not claim its usual third of the memory.
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 
-_LAST_MOMENTS_SECONDS = 10.0
+_LAST_MOMENTS_SECONDS = 5.0
 
 # A cold start takes 5 s on a quiet machine and 30 s on a busy one.
 START_LIMIT_SECONDS = 180.0
@@ -69,7 +70,10 @@ _LOG_TAIL_LINES = 5
 
 @dataclasses.dataclass
 class Session:
-    """A running Ray session. ``temp_folder`` and ``watchdog`` are None where the cluster is somebody else's."""
+    """A running Ray session. ``temp_folder`` and ``watchdog`` are None where the cluster is somebody else's.
+
+    ``servers`` is None until it has started; ``over`` is set when it has ended.
+    """
 
     folder: Path
     address: str
@@ -79,8 +83,8 @@ class Session:
     _log_handler: logging.Handler
     temp_folder: TempFolder | None = None
     watchdog: Watchdog | None = None
+    servers: Servers | None = None
     over: threading.Event = dataclasses.field(default_factory=threading.Event)
-    _servers: list[Any] = dataclasses.field(default_factory=list)
 
     def describe(self) -> list[str]:
         """Lines that say which cluster this is and where its files are."""
@@ -90,27 +94,6 @@ class Session:
             f"own Ray cluster, dashboard {self.dashboard_url} (token in {self.folder / 'auth_token'})",
             f"Ray's temporary files in {self.temp_folder.path}, its logs in {self.folder / 'logs'}",
         ]
-
-    def dead_server(self) -> str | None:
-        """The first of the cluster's own servers that has ended, as a person would name it; None where all live.
-
-        Ray itself ends the driver without a word a while after one of them has died, so the driver looks first.
-        """
-        import psutil  # type: ignore[import-untyped]
-
-        for name, process in self._servers:
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-                return f"Ray's {name} (process {process.pid}) has died, see {self.folder / 'logs' / name}.out"
-        return None
-
-    def note_servers(self) -> None:
-        """Remember which processes the cluster cannot do without."""
-        import psutil
-
-        names = ("gcs_server", "raylet")
-        self._servers = [(child.name(), child) for child in psutil.Process().children() if child.name() in names]
-        if {name for name, _ in self._servers} != set(names):
-            raise EnvironmentProblem(f"Ray started, but of {' and '.join(names)} only these run: {self._servers}")
 
 
 def start_session(
@@ -128,7 +111,7 @@ def start_session(
     """
     folder = study_folder.resolve() / "ray"
     folder.mkdir(parents=True, exist_ok=True)
-    variables = dict(_VARIABLES)
+    variables = dict(VARIABLES)
     removed: tuple[str, ...] = ()
     if address is None:
         variables["RAY_AUTH_TOKEN_PATH"] = str(_write_token(folder / "auth_token"))
@@ -175,26 +158,27 @@ def start_session(
     except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         said = _last_words(session)
-        stop_session(session, at_once=True)
+        stop_session(session, broken=True)
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {error}{said}") from error
     except BaseException:  # an interruption must not leave half a cluster behind
-        stop_session(session, at_once=True)
+        stop_session(session, broken=True)
         raise
     session.address = context.address_info["address"]
+    session.servers = session.servers or FarServers(context.address_info["gcs_address"])
     session.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
     return session
 
 
-def stop_session(session: Session, at_once: bool = False) -> None:
+def stop_session(session: Session, broken: bool = False) -> None:
     """Leave the cluster; a local one ends, its logs move into the study's directory and its temporary files go.
 
-    ``at_once``: its processes are killed first, which is also how a cluster ends that no longer answers.
+    ``broken``: its processes are killed first, for it may not answer any more.
     """
     import ray
 
     local = session.temp_folder
     spared = {os.getpid(), session.watchdog.pid if session.watchdog else 0}
-    if local is not None and at_once:
+    if local is not None and broken:
         end_processes(local.path, spared, _LAST_MOMENTS_SECONDS)
     ray.shutdown()
     session.over.set()
@@ -235,7 +219,7 @@ def _start_cluster(session: Session, cpus: int | None, limit_s: float) -> Any:
         )
 
     context = _bounded(start, limit_s, session)
-    session.note_servers()
+    session.servers = OwnServers(session.folder / "logs")
     return context
 
 
@@ -276,7 +260,7 @@ def _last_words(session: Session) -> str:
 
 def _wait_until_gone(temp_folder: Path, spared: set[int]) -> None:
     """Ray's processes see a moment late that their server has ended; what does not see it at all is killed."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     psutil.wait_procs(processes_of(temp_folder, spared), timeout=_LAST_MOMENTS_SECONDS)
     end_processes(temp_folder, spared, _LAST_MOMENTS_SECONDS)

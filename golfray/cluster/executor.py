@@ -1,4 +1,4 @@
-"""The Executor that runs a study's jobs on Ray: session, broker, lanes and Tune, wired and ended together."""
+"""The Executor that runs a study's jobs on Ray: session, broker and host of the lanes, wired and ended together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from golfray.cluster.environment import Session, start_session, stop_session
+from golfray.cluster.broker import Broker
+from golfray.cluster.environment import VARIABLES, Session, start_session, stop_session
+from golfray.cluster.errors import LONGEST_TEXT
+from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.nodes import RayNodes
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
@@ -21,7 +24,8 @@ from golfray.sweep.outcome import Kind, Outcome
 RUN_TRIAL = "golfray.core.trial:run_trial"
 
 _END_SECONDS = 15.0
-# The broker only passes words on, so it answers in milliseconds; a machine that is short of everything, in seconds.
+_SERVICES = "the study's broker or the host of its lanes"
+# They only pass words on, so they answer in milliseconds; a machine that is short of everything, in seconds.
 _ANSWER_SECONDS = 120.0
 
 
@@ -63,10 +67,9 @@ class RayExecutor:
         self._pending: list[JobEvent] = []
         self._failure: str | None = None
         self._closed = False
-        self._lanes: list[Any] = []
-        self._tune: Any = None
         self._broker: Any = None
-        self._watch: Any = None
+        self._host: Any = None
+        self._watched: list[Any] = []
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
             self._plan = self._start(workers, device, address, max_lanes, data, run, limits or PhaseLimits())
@@ -89,22 +92,18 @@ class RayExecutor:
         plan = plan_lanes(ray.available_resources(), workers, device, max_lanes)
         local = address is None
         check_nodes(plan, data, self._study_folder, local)
-        # These import Train and with it torch, so only once the plan holds.
-        from golfray.cluster.broker import Broker
-        from golfray.cluster.lane import Lane
-        from golfray.cluster.tune_bridge import TuneBridge
-
-        names = [f"lane-{number}" for number in range(plan.slots)]
-        actor = ray.remote(num_cpus=0, resources={"node:__internal_head__": 0.001})(Broker)
-        self._broker = actor.remote(workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes())
-        self._watch = self._broker.watch.remote()
         scratch = self._session.folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)  # an earlier driver's
-        self._lanes = [Lane(name, plan, self._broker, scratch, run, local) for name in names]
-        for lane in self._lanes:
-            lane.start()
-        self._tune = TuneBridge(self._broker, plan.slots, scratch)
-        self._tune.start()
+        names = [f"lane-{number}" for number in range(plan.slots)]
+        on_head: dict[str, Any] = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
+        broker = ray.remote(**on_head)(Broker)
+        self._broker = broker.remote(workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes())
+        # Processes of a cluster of our own have the variables from its servers.
+        variables = {} if local else {"runtime_env": {"env_vars": VARIABLES}}
+        host = ray.remote(**on_head, **variables, max_concurrency=CALLS_AT_ONCE)(Host)
+        self._host = host.remote(self._broker, plan, names, scratch, run, local)
+        # Neither ends before the study does, unless it fails.
+        self._watched = [self._broker.watch.remote(), self._host.tune_failure.remote()]
         return plan
 
     @property
@@ -155,12 +154,12 @@ class RayExecutor:
         if self._closed:
             return
         self._closed = True
-        at_once = at_once or self._failure is not None
+        broken = self._failure is not None
         try:
-            if self._broker is not None and not at_once:
+            if self._host is not None and not at_once and not broken:
                 self._end_jobs()
         finally:
-            stop_session(self._session, at_once)
+            stop_session(self._session, broken)
             ended = Outcome(Kind.CANCELLED, self._failure or "the executor was closed")
             self._pending.extend(Finished(job_id, ended) for job_id in self._open)
             self._open.clear()
@@ -182,10 +181,10 @@ class RayExecutor:
             with contextlib.suppress(ray.exceptions.GetTimeoutError):  # what is still open is closed as cancelled
                 ray.get(self._broker.close.remote("the executor was closed"), timeout=deadline)
             self._pending.extend(self._settle(ray.get(self._broker.events.remote(0.0), timeout=_END_SECONDS)))
-            for part in [*self._lanes, self._tune]:
-                if part is not None:
-                    part.join(_END_SECONDS)
-            ray.kill(self._broker)
+            with contextlib.suppress(ray.exceptions.GetTimeoutError):  # what has not ended ends with the cluster
+                ray.get(self._host.join.remote(_END_SECONDS), timeout=2 * _END_SECONDS)
+            for actor in (self._host, self._broker):
+                ray.kill(actor)
 
     def _settle(self, events: list[JobEvent]) -> list[JobEvent]:
         """Note which jobs have ended."""
@@ -198,18 +197,18 @@ class RayExecutor:
         return self._answer(getattr(self._broker, method).remote(*arguments), wait_s + _ANSWER_SECONDS)
 
     def _answer(self, reference: Any, limit_s: float) -> Any:
-        """What the broker says. Raises :class:`EnvironmentProblem` where it died or does not answer."""
+        """What an actor of ours says. Raises :class:`EnvironmentProblem` where it died or does not answer."""
         import ray
 
         try:
             return ray.get(reference, timeout=limit_s)
         except ray.exceptions.GetTimeoutError:
-            raise self._broken(f"the broker has not answered for {limit_s:g} s") from None
+            raise self._broken(f"{_SERVICES} has not answered for {limit_s:g} s") from None
         except ray.exceptions.RayTaskError:
-            raise  # not Ray's: an error in the broker's own code
+            raise  # not Ray's: an error in the actor's own code
         except ray.exceptions.RayError as error:
-            dead = self._session.dead_server()
-            raise self._broken(dead or f"the broker died: {' '.join(str(error).split())}") from error
+            words = " ".join(str(error).split())[:LONGEST_TEXT]
+            raise self._broken(self._dead_server() or f"{_SERVICES} died: {words}") from error
 
     def _check_cluster(self) -> None:
         """Raises :class:`EnvironmentProblem` where a part without which nothing more can run has ended."""
@@ -217,12 +216,14 @@ class RayExecutor:
 
         if self._failure is not None:
             raise EnvironmentProblem(self._failure)
-        if (dead := self._session.dead_server()) is not None:
+        if (dead := self._dead_server()) is not None:
             raise self._broken(dead)
-        if self._tune.failure is not None:
-            raise self._broken(f"Tune ended: {self._tune.failure}")
-        if ray.wait([self._watch], timeout=0)[0]:
-            self._answer(self._watch, _ANSWER_SECONDS)
+        for ended in ray.wait(self._watched, num_returns=len(self._watched), timeout=0)[0]:
+            reason = self._answer(ended, _ANSWER_SECONDS)
+            raise self._broken(f"Tune ended: {reason}" if reason else "the broker or Tune ended by itself")
+
+    def _dead_server(self) -> str | None:
+        return self._session.servers.dead() if self._session.servers is not None else None
 
     def _broken(self, reason: str) -> EnvironmentProblem:
         """Nothing more will come from Ray."""

@@ -48,7 +48,7 @@ class RankFailed(RuntimeError):
 
 
 class Lane:
-    """Runs the trainers of one lane in a thread of the driver until the broker sends its ranks home."""
+    """Runs the trainers of one lane in a thread of the host until the broker sends its ranks home."""
 
     def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str, local: bool) -> None:
         self.name = name
@@ -64,10 +64,9 @@ class Lane:
         """Begin bringing the ranks up; returns at once."""
         self._thread.start()
 
-    def join(self, timeout: float) -> bool:
-        """Wait until the ranks are gone; False where ``timeout`` seconds were not enough."""
+    def join(self, timeout: float) -> None:
+        """Wait until the ranks are gone, ``timeout`` seconds at most."""
         self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def _serve(self) -> None:
         for number in itertools.count():

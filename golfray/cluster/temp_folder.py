@@ -36,10 +36,12 @@ class TempFolder:
     def __init__(self, logs: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_short_parent()))
         try:
-            self._owner: IO[str] = (self.path / _OWNER).open("w", encoding="utf-8")
+            unseen = self.path / f"{_OWNER}.new"
+            self._owner: IO[str] = unseen.open("w", encoding="utf-8")
             fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
             json.dump({"pid": os.getpid(), "logs": str(logs)}, self._owner)
             self._owner.flush()
+            unseen.rename(self.path / _OWNER)  # a sweep never sees it without its lock
             _link_logs(logs, self.path)
         except BaseException:
             shutil.rmtree(self.path)

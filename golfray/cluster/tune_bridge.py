@@ -58,7 +58,7 @@ def carry_job(config: dict[str, Any], broker: Any) -> dict[str, Any]:
 
 
 class TuneBridge:
-    """Runs ``Tuner.fit`` in a thread of the driver until the broker is closed."""
+    """Runs ``Tuner.fit`` in a thread of the host until the broker is closed."""
 
     def __init__(self, broker: Any, slots: int, scratch: Path) -> None:
         trainable = tune.with_resources(
@@ -89,10 +89,9 @@ class TuneBridge:
         """Begin in the background; returns at once."""
         self._thread.start()
 
-    def join(self, timeout: float) -> bool:
-        """Wait for Tune's end; False where ``timeout`` seconds were not enough."""
+    def join(self, timeout: float | None) -> None:
+        """Wait for Tune's end, ``timeout`` seconds at most."""
         self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def _fit(self) -> None:
         try:

@@ -94,7 +94,7 @@ def start(tmp_path):
         driver.wait_until_all_are_gone()
 
 
-@pytest.mark.parametrize(("server", "when"), [("gcs_server", "running"), ("raylet", "up")])
+@pytest.mark.parametrize(("server", "when"), [("gcs_server", "running"), ("raylet", "running")])
 def test_a_server_of_ray_dies(start, server, when):
     driver = start(when).wait_until_ready()
     process = driver.child(server)
@@ -111,11 +111,12 @@ def test_a_server_of_ray_dies(start, server, when):
     assert log.is_file()
 
 
-def test_the_broker_dies(start):
+@pytest.mark.parametrize("actor", ["ray::Broker", "ray::Host"])
+def test_an_actor_of_ours_dies(start, actor):
     driver = start("up").wait_until_ready()
-    driver.child("ray::Broker").kill()
+    driver.child(actor).kill()
     code, said, _ = driver.end()
-    assert said["problem"].startswith("the broker died: ")
+    assert said["problem"].startswith("the study's broker or the host of its lanes died: ")
     assert said["problem"].endswith(f"; `golfray tune --resume {driver.folder}` goes on from the event log")
     assert code == 4
     assert driver.left() == []

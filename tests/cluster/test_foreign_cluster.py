@@ -1,0 +1,112 @@
+"""A cluster that is not the study's own, of two nodes: one that is lost, and nothing held once the study has ended."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HERE = pathlib.Path(__file__).parent
+PATIENCE_SECONDS = 300
+
+
+def start(script, *arguments, **environment):
+    paths = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    return subprocess.Popen(
+        [sys.executable, HERE / script, *arguments],
+        env={**os.environ, "PYTHONPATH": paths, "RAY_AUTH_MODE": "token", "PYTHONWARNINGS": "ignore", **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+class Cluster:
+    """The process of foreign_cluster.py."""
+
+    def __init__(self, folder):
+        self.environment = {"RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+        self.process = start("foreign_cluster.py", folder, **self.environment)
+        self.address = self.process.stdout.readline().strip()
+
+    def ask(self, what):
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def wait_until_nothing_is_held(self):
+        begun = time.monotonic()
+        while (held := json.loads(self.ask("held"))) != {"groups": 0, "actors": []}:
+            assert time.monotonic() < begun + PATIENCE_SECONDS, held
+            time.sleep(0.5)
+        print(f"nothing held after {time.monotonic() - begun:.1f} s")
+
+    def study(self, folder):
+        (folder / "shards").mkdir()
+        for name in ("shards/fineweb_train_000000.bin", "shards/fineweb_val_000000.bin", "tokenizer.model"):
+            (folder / name).write_bytes(b"x")
+        return start("foreign_driver.py", folder, self.address, **self.environment)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # Ray's sockets need a short path.
+    with tempfile.TemporaryDirectory(prefix="foreign-", dir="/tmp") as folder:
+        cluster = Cluster(pathlib.Path(folder))
+        yield cluster
+        cluster.process.communicate()
+
+
+def test_a_lost_node_is_no_crash_and_the_lane_comes_back(cluster, tmp_path):
+    study = cluster.study(tmp_path)
+    checked = json.loads(study.stdout.readline())["problem"].splitlines()
+    assert checked[0] == "not every node is ready:"
+    assert [line.split(": ")[1] for line in checked[1:]] == ["/proc/no/study cannot be written to"] * 2
+    assert study.stdout.readline() == "training\n"
+    assert json.loads(cluster.ask("held"))["groups"] > 0
+    assert cluster.ask("lose") == "lost"
+    job, kind, reason = json.loads(study.stdout.readline())
+    assert (job, kind) == ("first", "preempted")
+    assert "preempted: its node has left the cluster" in reason
+    assert cluster.ask("gain") == "gained"
+    assert json.loads(study.stdout.readline())[:2] == ["second", "scored"]
+    assert study.stdout.readline() == "closed\n"
+    study.communicate()
+    assert study.returncode == 0
+    cluster.wait_until_nothing_is_held()
+
+
+def test_a_killed_driver_leaves_nothing_held(cluster, tmp_path):
+    study = cluster.study(tmp_path)
+    study.stdout.readline()
+    assert study.stdout.readline() == "training\n"
+    study.kill()
+    study.communicate()
+    cluster.wait_until_nothing_is_held()
+
+
+def test_a_cluster_that_ends_under_a_study(cluster, tmp_path):
+    """The last test of this module: there is no cluster after it."""
+    study = cluster.study(tmp_path)
+    study.stdout.readline()
+    assert study.stdout.readline() == "training\n"
+    children = psutil.Process(cluster.process.pid).children(recursive=True)
+    (gcs,) = [child for child in children if child.name() == "gcs_server"]
+    gcs.kill()
+    said = json.loads(study.stdout.readline())["problem"]
+    assert said.startswith(f"the Ray cluster at {cluster.address} does not answer any more: ")
+    study.communicate()
+    assert study.returncode == 4
+    cluster.process.kill()
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
