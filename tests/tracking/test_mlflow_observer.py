@@ -236,7 +236,7 @@ def test_a_disk_that_fails_in_the_middle_gets_everything_afterwards(
 def test_a_bug_of_ours_is_raised_on_the_studys_thread(study_folder, StudyLog):
     observer = Watched(study_folder)
     log = StudyLog(study_folder)
-    log.start(space={})
+    log.start()
     log.append("attempt_started", trial=0, attempt=1, job_id="a", lane="lane-0")
     observer.on_event({"seq": 1, "event": "attempt_started"})
     with pytest.raises(TrackingError, match=r"MLflow's thread ended after record .*never asked"):
