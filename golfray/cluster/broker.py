@@ -304,7 +304,7 @@ class Broker:
 
     def _end_by_crash(self, entry: Entry, errors: dict[int, RankError], reason: str = "") -> None:
         now = time.monotonic()
-        if entry.cancelled:
+        if entry.stop_reason is not None:
             outcome = forced_outcome(entry, "its lane ended before it could stop", now)
         else:
             outcome = crash_outcome(entry, errors, now, reason)

@@ -61,6 +61,7 @@ VARIABLES = {
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 
 _LAST_MOMENTS_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 15.0
 
 # A cold start takes 5 s on a quiet machine and 30 s on a busy one.
 START_LIMIT_SECONDS = 180.0
@@ -178,12 +179,19 @@ def stop_session(session: Session, broken: bool = False) -> None:
 
     local = session.temp_folder
     spared = {os.getpid(), session.watchdog.pid if session.watchdog else 0}
-    if local is not None and broken:
-        end_processes(local.path, spared, _LAST_MOMENTS_SECONDS)
-    ray.shutdown()
-    session.over.set()
-    if local is not None:
+    if local is None:
+        ray.shutdown()
+    else:
+        if broken:
+            end_processes(local.path, spared, _LAST_MOMENTS_SECONDS)
+        # Ray waits without limit for servers that hang.
+        force = threading.Timer(_SHUTDOWN_SECONDS, end_processes, (local.path, spared, _LAST_MOMENTS_SECONDS))
+        force.daemon = True
+        force.start()
+        ray.shutdown()
+        force.cancel()
         _wait_until_gone(local.path, spared)
+    session.over.set()
     logging.getLogger("ray").handlers = session._saved_handlers
     _restore_environment(session._saved_environment)
     try:

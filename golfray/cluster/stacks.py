@@ -138,8 +138,11 @@ def _stack(process: subprocess.Popen[str], deadline: float, stopped: bool) -> St
         return Stack("no stack: py-spy did not end in time", None, stopped)
     if process.returncode != 0:
         return Stack(f"no stack: {' '.join(err.partition('Stack backtrace')[0].split())}", None, stopped)
-    threads = json.loads(out)
-    return Stack("\n".join(map(_thread_text, threads)), _job_place(threads), stopped)
+    try:
+        threads = json.loads(out)
+        return Stack("\n".join(map(_thread_text, threads)), _job_place(threads), stopped)
+    except (ValueError, LookupError, TypeError) as error:  # another version's form must not end the study
+        return Stack(f"no stack: py-spy's answer cannot be read: {error!r}", None, stopped)
 
 
 def _thread_text(thread: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -68,6 +69,10 @@ class ConsoleObserver:
         self._table = LiveTable()
         self._view = _View()
         self._live: Live | None = None
+        # Rich takes the height of what is drawn from one thread and writes over it from another: rows would stay twice.
+        self._drawing = threading.Lock()
+        self._closed = threading.Event()
+        self._redrawing = threading.Thread(target=self._redraw, name="live table", daemon=True)
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Take in one event-log record and show what a person wants to know of it."""
@@ -82,8 +87,17 @@ class ConsoleObserver:
     def close(self) -> None:
         """Draw the table a last time, without the status line, and leave it there."""
         if self._live is not None:
+            self._closed.set()
+            self._redrawing.join()
             live, self._live = self._live, None
             live.stop()
+
+    def _redraw(self) -> None:
+        while not self._closed.wait(1 / REFRESH_PER_SECOND):
+            live = self._live
+            if live is not None:
+                with self._drawing:
+                    live.refresh()
 
     def _show(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -103,12 +117,13 @@ class ConsoleObserver:
         self._live = Live(
             get_renderable=self._drawn,
             console=self._console,
-            refresh_per_second=REFRESH_PER_SECOND,
+            auto_refresh=False,
             # Whatever else is printed goes above the table instead of through it.
             redirect_stdout=True,
             redirect_stderr=True,
         )
         self._live.start()
+        self._redrawing.start()
 
     def _update(self, event: dict[str, Any]) -> None:
         record, ended = self._record, self._view.ended
@@ -148,9 +163,10 @@ class ConsoleObserver:
         return max(1, min(MOST_ROWS, self._console.height - _OTHER_LINES))
 
     def _print(self, *lines: Text) -> None:
-        for line in lines:
-            # In a file one event is one line, whatever its length: files are searched line by line.
-            self._console.print(line, soft_wrap=not self._console.is_terminal)
+        with self._drawing:
+            for line in lines:
+                # In a file one event is one line, whatever its length: files are searched line by line.
+                self._console.print(line, soft_wrap=not self._console.is_terminal)
 
 
 def _split(
