@@ -10,6 +10,7 @@ from golfray.config.positions import Document
 from golfray.config.resolve import Resolved
 from golfray.config.schema import FieldInfo, Scale, check_value, field_info
 from golfray.sweep.extends import changed_entry
+from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knobs import (
     Choice,
     CircularConditions,
@@ -49,13 +50,13 @@ def read_knobs(file: SpaceFile, document: Document, preset: Resolved) -> tuple[K
 
 
 def check_other_scale(file: SpaceFile, document: Document, preset: Resolved) -> None:
-    """Refuse ranges that are wrong at the scale of ``preset``, where the file is not about to be used.
+    """Refuse ranges and first points that are wrong at the scale of ``preset``, where the file may not be used now.
 
     Under ``scale: auto`` another machine will use them, so there they must be complete as well. Raises
     :class:`ConfigError`.
     """
     if file.scale == "auto":
-        read_knobs(file, document, preset)
+        read_first_points(file, document, read_knobs(file, document, preset), preset.config.scale)
         return
     for path in file.knobs:
         reader = KnobReader(file, document, preset, path)
