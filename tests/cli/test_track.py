@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from golfray.sweep.study_folder import only_driver_of
+from golfray.sweep.study_folder import no_driver_in, only_driver_of
 
 
 def load_studies():
@@ -115,8 +116,22 @@ def test_while_a_driver_is_at_work_it_alone_writes(golfray, study):
     with only_driver_of(study):
         ended = golfray.run("track", "muon")
     assert ended.code == 5
-    assert ended.one_line() == (
-        f"golfray: {study}: golfray is at work here and writes MLflow itself; call this again when it has ended"
+    assert ended.one_line().startswith(f"golfray: {study}: `golfray tune` (process {os.getpid()} on ")
+    assert ended.one_line().endswith(") is at work here and writes MLflow itself; call this again when it has ended")
+
+
+def test_while_it_is_tracked_status_says_by_whom_and_nobody_resumes_it(golfray, study):
+    with no_driver_in(study, "track"):
+        ends = golfray.run_all({"status": ["status", "muon"], "tune": ["tune", "--resume", "muon"]})
+    tracker = f"`golfray track` (process {os.getpid()} on "
+    first = ends["status"].out.splitlines()[0]
+    assert first.startswith(f"study muon in studies/muon: ended, budget: 8 trials; at work on it: {tracker}")
+    assert ends["tune"].code == 5
+    assert ends["tune"].one_line().startswith(f"golfray: {study}: {tracker}")
+    assert (
+        ends["tune"]
+        .one_line()
+        .endswith(") writes MLflow from its log; wait until that has ended, or end it: nothing is lost")
     )
 
 
@@ -164,7 +179,8 @@ def test_ui_completes_the_store_first_and_while_a_driver_is_at_work_shows_it_as_
         ended = shown.end()
     assert ended.code == 0
     assert "keeps" not in ended.out
-    assert f"golfray is at work in {folder} and writes MLflow itself: its store is shown as it is" in ended.err
+    assert f"{folder}: `golfray tune` (process {os.getpid()} on " in ended.err
+    assert "MLflow is shown as it is now\n" in ended.err
     assert first.left_processes() == shown.left_processes() == []
 
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 
 import pytest
 
@@ -33,7 +34,7 @@ def driver(in_the_middle):
     """A lock as a driver holds it, and its signature."""
     handle = os.open(in_the_middle.folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    signature = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1.8e9}
+    signature = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1.8e9, "verb": "tune"}
     (in_the_middle.folder / "driver.json").write_text(json.dumps(signature))
     yield signature
     os.close(handle)
@@ -44,10 +45,15 @@ def lines_of(study, after=3.0):
     return [line for line in status.lines() if not line.startswith("disk: ")]
 
 
+def signed(driver):
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver["started"]))
+    return f"`golfray {driver['verb']}` (process {driver['pid']} on {driver['host']}, since {since})"
+
+
 def test_while_a_driver_is_at_work(in_the_middle, driver):
     folder = in_the_middle.folder
     assert lines_of(in_the_middle) == [
-        f"study muon in {folder}: running, its driver is at work (process {os.getpid()} on {driver['host']})",
+        f"study muon in {folder}: running, by {signed(driver)}",
         "  parameter-golf at scale laptop, 2 workers a trial, 1 at once, cap 339,000 bytes",
         "trials: 5 of 10 ended; 4 scored, 1 infeasible, 1 running",
         "  t005 sampler: train for 4.0 s, step 60, 25% trained, loss 5.0000",
@@ -58,6 +64,26 @@ def test_while_a_driver_is_at_work(in_the_middle, driver):
     status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
     assert (status.condition, status.next_command()) == ("running", None)
     assert status.document()["driver"] == driver
+
+
+def test_while_its_driver_has_not_signed_yet(in_the_middle, driver):
+    (in_the_middle.folder / "driver.json").write_text("")
+    status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
+    assert status.lines()[0] == f"study muon in {in_the_middle.folder}: running, by a process that has not signed yet"
+    assert status.condition == "running"
+
+
+def test_while_it_is_tracked(in_the_middle, driver):
+    """Another verb than tune holds the lock: no trial runs, and the study cannot be resumed for the moment."""
+    tracker = {**driver, "verb": "track"}
+    (in_the_middle.folder / "driver.json").write_text(json.dumps(tracker))
+    lines = lines_of(in_the_middle, after=120.0)
+    gone = "stopped before its end: its driver is gone"
+    assert lines[0] == f"study muon in {in_the_middle.folder}: {gone}; at work on it: {signed(tracker)}"
+    assert lines[3] == "  t005 sampler: was in train when the driver went"
+    assert lines[-1] == "time: 1 min 23 s at work; last event 2 min 00 s ago"
+    document = StudyStatus.of(in_the_middle, in_the_middle.record.last_event).document()
+    assert (document["condition"], document["driver"], document["next_command"]) == ("interrupted", tracker, None)
 
 
 def test_after_the_driver_was_lost(in_the_middle):
