@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from golfray.cli.output import Output
 
 if TYPE_CHECKING:
+    from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
     from golfray.sweep.agenda import WorkLeft
     from golfray.sweep.records import StudyRecord
@@ -88,7 +89,8 @@ def prepare(
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
     if opened is None:
-        opened = on_its_corpus(space_of(record, str(log), [Layer.from_sets(sets)]))
+        layers = [*_demo_built_again(record), Layer.from_sets(sets)]
+        opened = on_its_corpus(space_of(record, str(log), layers))
     space, corpus = opened
     size, changes = bytes_code(), []
     if past:
@@ -105,6 +107,17 @@ def prepare(
         if warning is not None:
             output.result(warning)
     return Prepared(space, corpus, store, size, record, past, changes, left)
+
+
+def _demo_built_again(record: StudyRecord) -> list[Layer]:
+    """The demo corpus by no folder, where the one that the log has is gone: it can be built anew, to the same bytes."""
+    from golfray.config.resolve import Layer
+    from golfray.data.corpus import DEMO_RECIPE
+    from golfray.data.manifest import FILE_NAME
+
+    folder = Path(record.header.get("data", {}).get("folder", ""))
+    was_demo = folder.name == f"{DEMO_RECIPE.name}-{DEMO_RECIPE.key()}"
+    return [Layer("the demo corpus", {"data.folder": ""})] if was_demo and not (folder / FILE_NAME).is_file() else []
 
 
 def _check_disk(space: Space, left: WorkLeft, folder: Path) -> None:
