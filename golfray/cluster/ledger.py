@@ -37,7 +37,8 @@ class Entry:
     """One job's line in the ledger. Times are seconds of a monotonic clock.
 
     ``waiting_since``: since when a lane was free and the job did not run. ``phase``: "start" until the run enters its
-    first one. ``phases``: seconds of those that are over. ``oom_kills``: what each rank's node had counted by then.
+    first one. ``phases``: seconds of those that are over. ``reports_apart``: the longest from one sign of training to
+    the next report; None before the first. ``oom_kills``: what each rank's node had counted by then.
     """
 
     job: Job
@@ -50,6 +51,7 @@ class Entry:
     phase_since: float = 0.0
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     last_sign: float = 0.0
+    reports_apart: float | None = None
     oom_kills: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
     stop_reason: str | None = None
     stop_error: str | None = None
@@ -112,6 +114,7 @@ class Ledger:
 
     def progress(self, entry: Entry, point: dict[str, float], now: float) -> None:
         """One point of the curve of a running job."""
+        entry.reports_apart = max(entry.reports_apart or 0.0, now - entry.last_sign)
         entry.last_sign = now
         metrics = {name: float(value) for name, value in point.items() if name != "step"}
         self._events.append(Progress(entry.job.job_id, int(point["step"]), metrics))

@@ -13,7 +13,7 @@ class PhaseLimits:
 
     ``train`` None: the run's own wallclock (pauses for reports included) twice over plus two minutes; without a
     wallclock there is no limit on the whole. ``progress``: longest silence inside ``train``, where a run reports
-    ``log_points`` times.
+    ``log_points`` times; three times as long as its reports are apart, where that is more.
     """
 
     start: float = 600.0
