@@ -119,22 +119,25 @@ def trained_folder(
 
 
 @pytest.fixture
-def mount() -> Iterator[Callable[..., None]]:
-    """Mounts with the arguments of mount(8), the last of which is the place, and takes it away again.
+def mount() -> Iterator[Callable[..., pathlib.Path]]:
+    """Mounts with the arguments of mount(8), the last of which is the folder, and takes it away after the test.
 
-    Skips the test where that is not allowed.
+    The one way to a small or a read-only disk: ``mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", folder)``. Skips the
+    test, and pytest says why, where mounting is not allowed.
     """
-    places: list[str] = []
+    places: list[pathlib.Path] = []
 
-    def do(*arguments: object) -> None:
-        command = ["mount", *map(str, arguments)]
+    def do(*arguments: object) -> pathlib.Path:
         if os.geteuid() != 0:
             pytest.skip("mounting takes root")
+        command, folder = ["mount", *map(str, arguments)], pathlib.Path(str(arguments[-1]))
+        folder.mkdir(exist_ok=True)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"this machine does not let root mount: {done.stderr.strip()}")
+            pytest.skip(f"this machine does not let root mount: {done.stderr.partition(chr(10))[0]}")
         if not any("remount" in word for word in command):
-            places.append(command[-1])
+            places.append(folder)
+        return folder
 
     yield do
     for place in reversed(places):

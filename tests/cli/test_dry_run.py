@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import subprocess
 
 import pytest
 
@@ -95,21 +93,14 @@ def test_minutes_that_hold_no_trial_are_a_budget_error(golfray, write_space, opt
     assert list(golfray.folder.glob("studies/short/*")) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("option", [["--dry-run"], []])
-def test_a_disk_without_room_for_the_study_is_refused(golfray, write_space, tmp_path, option) -> None:
+def test_a_disk_without_room_for_the_study_is_refused(golfray, write_space, tmp_path, mount, option) -> None:
     space = write_space(golfray.folder / "large.yaml")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "golfray-test", str(disk)], check=True)
-    try:
-        ended = golfray.run("tune", space, "--study-dir", disk / "large", *option)
-        left = [path for path in disk.rglob("*") if path.is_file()]
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+    disk = mount("-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path / "disk")
+    ended = golfray.run("tune", space, "--study-dir", disk / "large", *option)
     assert ended.code == 4, ended
     assert "this disk has 2.0 MiB free" in ended.one_line()
-    assert left == []
+    assert [path for path in disk.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.slow

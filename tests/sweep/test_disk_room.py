@@ -1,9 +1,6 @@
-import contextlib
 import dataclasses
 import math
-import os
 import shutil
-import subprocess
 
 import pytest
 
@@ -32,17 +29,10 @@ knobs: {{optimizer.matrix_lr: {{low: 0.02, high: 0.16}}}}
 """
 
 
-@contextlib.contextmanager
-def small_disk(folder, size: str):
-    """A file system of its own in ``folder``; only root can have one."""
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "golfray-test", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+@pytest.fixture
+def small_disk(mount, tmp_path):
+    """Gives a disk of a size."""
+    return lambda size: mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", tmp_path / "small")
 
 
 def test_parameters_are_those_of_the_model() -> None:
@@ -91,12 +81,11 @@ def test_a_disk_with_room_is_accepted(tmp_path) -> None:
     check_disk(DiskNeed({"all": MIB}, MIB), tmp_path / "studies" / "new", tmp_path)
 
 
-def test_a_full_disk_is_refused_with_need_room_place_and_remedy(tmp_path) -> None:
-    with small_disk(tmp_path / "small", "24m") as disk:
-        study = disk / "studies" / "muon"
-        check_disk(DiskNeed({"all": 7 * MIB}, 0), study, tmp_path)
-        with pytest.raises(DiskTooSmall) as caught:
-            check_disk(DiskNeed({"all": 30 * MIB}, 0), study, tmp_path)
+def test_a_full_disk_is_refused_with_need_room_place_and_remedy(small_disk, tmp_path) -> None:
+    study = small_disk("24m") / "studies" / "muon"
+    check_disk(DiskNeed({"all": 7 * MIB}, 0), study, tmp_path)
+    with pytest.raises(DiskTooSmall) as caught:
+        check_disk(DiskNeed({"all": 30 * MIB}, 0), study, tmp_path)
     assert caught.value.exit_code == 4
     assert str(caught.value) == (
         f"{study}: the study needs 30.0 MiB, 49.0 MiB with a reserve, but this disk has 24.0 MiB free; make room, "
@@ -105,21 +94,18 @@ def test_a_full_disk_is_refused_with_need_room_place_and_remedy(tmp_path) -> Non
     assert not study.exists()
 
 
-def test_a_full_temporary_folder_is_refused_too(tmp_path) -> None:
-    with (
-        small_disk(tmp_path / "small", "24m") as disk,
-        pytest.raises(DiskTooSmall, match=r"temporary files needs? .* choose another one with TMPDIR"),
-    ):
+def test_a_full_temporary_folder_is_refused_too(small_disk, tmp_path) -> None:
+    disk = small_disk("24m")
+    with pytest.raises(DiskTooSmall, match=r"temporary files needs? .* choose another one with TMPDIR"):
         check_disk(DiskNeed({"all": MIB}, 100 * MIB), tmp_path / "studies", disk)
 
 
-def test_two_folders_on_one_disk_need_room_for_both(tmp_path) -> None:
-    with small_disk(tmp_path / "small", "40m") as disk:
-        half = DiskNeed({"all": 15 * MIB}, 15 * MIB)
-        check_disk(half, disk / "study", tmp_path)
-        check_disk(half, tmp_path, disk / "tmp")
-        with pytest.raises(DiskTooSmall, match="the study and temporary files need"):
-            check_disk(half, disk / "study", disk / "tmp")
+def test_two_folders_on_one_disk_need_room_for_both(small_disk, tmp_path) -> None:
+    disk, half = small_disk("40m"), DiskNeed({"all": 15 * MIB}, 15 * MIB)
+    check_disk(half, disk / "study", tmp_path)
+    check_disk(half, tmp_path, disk / "tmp")
+    with pytest.raises(DiskTooSmall, match="the study and temporary files need"):
+        check_disk(half, disk / "study", disk / "tmp")
 
 
 def test_the_reserve_is_a_tenth_and_some() -> None:
@@ -127,11 +113,11 @@ def test_the_reserve_is_a_tenth_and_some() -> None:
     assert with_reserve(1000 * MIB) == 1116 * MIB
 
 
-def test_free_bytes_are_those_of_the_nearest_folder(tmp_path) -> None:
+def test_free_bytes_are_those_of_the_nearest_folder(small_disk, tmp_path) -> None:
     assert nearest_folder(tmp_path / "a" / "b") == tmp_path
-    with small_disk(tmp_path / "small", "8m") as disk:
-        (disk / "full").write_bytes(bytes(3 * MIB))
-        assert free_bytes(disk / "a" / "b") == shutil.disk_usage(disk).free == 5 * MIB
+    disk = small_disk("8m")
+    (disk / "full").write_bytes(bytes(3 * MIB))
+    assert free_bytes(disk / "a" / "b") == shutil.disk_usage(disk).free == 5 * MIB
 
 
 def test_sizes_in_words() -> None:

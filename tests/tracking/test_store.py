@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from golfray.tracking.store import FREE_BYTES, Store, TrackingError, TrackingUriError
-from tests.tracking.stores import free_port, mounted
+from tests.tracking.stores import free_port
 
 
 def test_without_an_address_the_store_is_the_studys_own(tmp_path):
@@ -127,26 +127,21 @@ def test_a_server_that_does_not_answer_is_a_warning(tmp_path):
     assert "does not answer" in Store.of(tmp_path, "http://tracker.invalid").check()
 
 
-def test_a_disk_without_room_is_refused(tmp_path):
+def test_a_disk_without_room_is_refused(tmp_path, mount):
+    small = mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "small")
     message = rf"needs {FREE_BYTES:,} free bytes at least, .* has 1,0\d\d,\d\d\d; make room"
-    with (
-        mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "golfray-test") as small,
-        pytest.raises(TrackingError, match=message),
-    ):
+    with pytest.raises(TrackingError, match=message):
         Store.of(tmp_path, f"sqlite:///{small}/mlflow.db").check()
 
 
-def test_a_read_only_disk_is_refused(tmp_path, empty_database):
-    (tmp_path / "disk").mkdir()
-    shutil.copy(empty_database, tmp_path / "disk" / "mlflow.db")
-    with mounted(tmp_path / "disk", "--bind", str(tmp_path / "disk")) as disk:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True)
-        with pytest.raises(TrackingError, match="attempt to write a readonly database; make it writable"):
-            Store.of(disk).check()
-        with pytest.raises(
-            TrackingError, match=r"other.db: MLflow's store cannot be written: .*: Read-only file system"
-        ):
-            Store.of(disk, f"sqlite:///{disk}/other.db").check()
+def test_a_read_only_disk_is_refused(tmp_path, empty_database, mount):
+    disk = mount("-t", "tmpfs", "tmpfs", tmp_path / "disk")
+    shutil.copy(empty_database, disk / "mlflow.db")
+    mount("-o", "remount,ro", disk)
+    with pytest.raises(TrackingError, match="attempt to write a readonly database; make it writable"):
+        Store.of(disk).check()
+    with pytest.raises(TrackingError, match=r"other.db: MLflow's store cannot be written: .*: Read-only file system"):
+        Store.of(disk, f"sqlite:///{disk}/other.db").check()
 
 
 def test_it_is_looked_at_without_mlflow(tmp_path):
