@@ -324,8 +324,9 @@ def test_a_job_that_hangs_and_then_answers_is_not_killed(tmp_path):
         )
         await broker.enter(seats[0], "a", "train")
         watching = asyncio.create_task(broker.watch())
-        while (reason := await broker.report(seats[0], "a", {"step": 1.0})) is None:
-            await asyncio.sleep(0.1)
+        while not (tmp_path / "trials" / "a" / "stacks.txt").exists():
+            await asyncio.sleep(0.05)
+        reason = await broker.report(seats[0], "a", {"step": 1.0})
         await broker.end(seats[0], "a", {"kind": "stopped", "reason": reason, "metrics": {"train/steps": 1.0}}, None)
         outcome = finished(await broker.events(0.0))
         await broker.close("the end")
