@@ -239,14 +239,14 @@ class Broker:
         """
         lane = self._lanes[lane_name]
         group, ranks = lane.group, dict(lane.ranks)
-        silent = [rank for rank in ranks if rank not in errors]
-        if all(error.kind == "raised" for error in errors.values()):
-            found = await asyncio.gather(*(ranks[rank].probe() for rank in silent))
-            errors = {**errors, **{rank: error for rank, error in zip(silent, found, strict=True) if error is not None}}
         running = lane.jobs[-1] if lane.jobs and lane.jobs[-1].stage is Stage.RUNNING else None
         if running is not None:
-            running.crashed_at = None  # it is being worded, which may take longer than a crash may wait for it
+            running.explaining = True
+        try:
             errors = await self._explained(running, ranks, errors)
+        finally:
+            if running is not None:
+                running.explaining = False
         if lane.group == group:
             self._retire(lane, errors)
         self._fail_without_lanes()
@@ -290,17 +290,23 @@ class Broker:
         lane.group, lane.ranks, lane.jobs = None, {}, []
 
     async def _explained(
-        self, entry: Entry, ranks: dict[int, RankProcess], errors: dict[int, RankError]
+        self, running: Entry | None, ranks: dict[int, RankProcess], errors: dict[int, RankError]
     ) -> dict[int, RankError]:
-        """The errors with the cause of every death in them, as far as there is a sign of it."""
+        """The errors with those of ranks that said nothing and the cause of every death, as far as there is a sign."""
+        if all(error.kind == "raised" for error in errors.values()):
+            silent = [rank for rank in ranks if rank not in errors]
+            found = await asyncio.gather(*(ranks[rank].probe(self._nodes) for rank in silent))
+            errors = {**errors, **{rank: error for rank, error in zip(silent, found, strict=True) if error is not None}}
+        if running is None:
+            return errors
 
         async def explain(rank: int, error: RankError) -> RankError:
-            log = rank_log(Path(entry.job.folder), rank)
-            return await explain_death(self._nodes, ranks[rank], error, log, entry.oom_kills.get(rank, {}))
+            log = rank_log(Path(running.job.folder), rank)
+            return await explain_death(self._nodes, ranks[rank], error, log, running.oom_kills.get(rank, {}))
 
         dead = [rank for rank, error in errors.items() if error.kind == "died" and rank in ranks]
-        found = await asyncio.gather(*(explain(rank, errors[rank]) for rank in dead))
-        return {**errors, **dict(zip(dead, found, strict=True))}
+        causes = await asyncio.gather(*(explain(rank, errors[rank]) for rank in dead))
+        return {**errors, **dict(zip(dead, causes, strict=True))}
 
     def _end_by_crash(self, entry: Entry, errors: dict[int, RankError], reason: str = "") -> None:
         now = time.monotonic()
@@ -322,6 +328,8 @@ class Broker:
 
     def _enforce(self, entry: Entry, now: float) -> None:
         """A crash to be worded, the grace after a stop was asked for, the limits of the phases."""
+        if entry.explaining:
+            return  # its lane has ended, and whoever asks why ends the job
         if entry.crashed_at is not None and now > entry.crashed_at + _SETTLE_SECONDS:
             self._end_by_crash(entry, {})
         elif entry.stop_by is not None and now > entry.stop_by:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from golfray.cluster.nodes import NoAnswer, Nodes
-from golfray.cluster.ranks import UNEXPLAINED, RankError, RankProcess
+from golfray.cluster.ranks import NODE_LOST, UNEXPLAINED, RankError, RankProcess
 
 _LIMIT_SECONDS = 10.0
 
@@ -47,7 +47,7 @@ async def explain_death(
         remains = await nodes.ask(process.node, inspect_remains, log, oom_kills, limit_s=_LIMIT_SECONDS)
     except NoAnswer as silence:
         if await nodes.has_left(process.node):
-            return RankError("preempted", "its node has left the cluster", "node lost")
+            return NODE_LOST
         return dataclasses.replace(error, text=f"{error.text} (its node was asked why: {silence})")
     if remains.memory_ran_out:
         text = "SIGKILL, and the kernel counted an out-of-memory kill: its machine or container has too little memory"

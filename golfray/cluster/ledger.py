@@ -39,6 +39,7 @@ class Entry:
     ``waiting_since``: since when a lane was free and the job did not run. ``phase``: "start" until the run enters its
     first one. ``phases``: seconds of those that are over. ``reports_apart``: the longest from one sign of training to
     the next report; None before the first. ``oom_kills``: what each rank's node had counted by then.
+    ``explaining``: its lane has failed and is asked why, which takes up to a minute where a node is lost.
     """
 
     job: Job
@@ -60,6 +61,7 @@ class Entry:
     hung: bool = False
     crashes: dict[int, RankError] = dataclasses.field(default_factory=dict)
     crashed_at: float | None = None
+    explaining: bool = False
     outcome: Outcome | None = None
 
     def phases_until(self, now: float) -> dict[str, float]:

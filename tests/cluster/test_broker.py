@@ -5,6 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import pathlib
+import time
 
 import pytest
 from hypothesis import settings
@@ -13,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from golfray.cluster.broker import NO_MORE_JOBS, Broker
 from golfray.cluster.ledger import MOVES, Stage
-from golfray.cluster.ranks import RankError, Seat
+from golfray.cluster.nodes import NoAnswer
+from golfray.cluster.ranks import UNEXPLAINED, RankError, RankProcess, Seat
 from golfray.sweep.executor import Entered, Finished, Job, Started
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind
@@ -40,7 +42,7 @@ class Process:
     async def kill(self, nodes):
         self.alive = False
 
-    async def probe(self):
+    async def probe(self, nodes):
         return None if self.alive else RankError("died", "it was killed", "rank died: at a guess")
 
 
@@ -54,8 +56,22 @@ class ThisMachine:
         return False
 
 
-def broker_of(lanes, workers=WORKERS, limits=FOREVER, folder=pathlib.Path("somewhere"), grace=1e9):
-    return Broker(workers, lanes, grace, limits, folder, ThisMachine())
+class LostMachine:
+    """A machine that is gone, of which the cluster only hears when ``verdict`` is set."""
+
+    def __init__(self):
+        self.verdict = asyncio.Event()
+
+    async def ask(self, node, question, *arguments, limit_s):
+        raise NoAnswer(f"no answer within {limit_s:g} s")
+
+    async def has_left(self, node):
+        await self.verdict.wait()
+        return True
+
+
+def broker_of(lanes, workers=WORKERS, limits=FOREVER, folder=pathlib.Path("somewhere"), grace=1e9, nodes=None):
+    return Broker(workers, lanes, grace, limits, folder, nodes or ThisMachine())
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -69,7 +85,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.ran, self.finished, self.started = collections.Counter(), collections.Counter(), set()
         self.groups = dict.fromkeys(LANES, 0)
         self.processes = {}
-        self.calls = {}
+        self.calls, self.lost = {}, {}
         for lane in LANES:
             self.join(lane)
 
@@ -149,6 +165,29 @@ class BrokerMachine(RuleBasedStateMachine):
             self.running.pop(self.seat(lane, each), None)
         self.join(lane)
 
+    @rule(lane=st.sampled_from(LANES))
+    def lane_loses_a_node(self, lane):
+        """Rank 1's; the cluster hears of it long after rank 0 has complained of a closed connection."""
+        entry = self.running.get(self.seat(lane, 0))
+        if entry is None:
+            return
+        self.broker._nodes = gone = LostMachine()
+        dead = RankError("died", "end of file", UNEXPLAINED)
+        failing = self.loop.create_task(self.broker.group_failed(lane, {1: dead}))
+        self.spin()
+        self.do(self.broker.end(self.seat(lane, 0), entry[1], None, RankError("raised", "connection closed by peer")))
+        for open_entry in self.broker._ledger.unfinished():
+            self.broker._enforce(open_entry, time.monotonic() + 1000.0)
+            if open_entry.job.job_id == entry[1]:
+                self.lost[entry[1]] = "cancelled" if open_entry.cancelled else "preempted"
+        gone.verdict.set()
+        self.do(failing)
+        self.broker._nodes = ThisMachine()
+        for each in range(WORKERS):
+            self.calls[lane, each].cancel()
+            self.running.pop(self.seat(lane, each), None)
+        self.join(lane)
+
     @rule(data=st.data())
     def cancel(self, data):
         if self.jobs:
@@ -182,6 +221,7 @@ class BrokerMachine(RuleBasedStateMachine):
             if isinstance(event, Finished):
                 self.finished[event.job_id] += 1
                 assert event.outcome.reason
+                assert event.outcome.kind.value == self.lost.get(event.job_id, event.outcome.kind.value)
             elif isinstance(event, Started):
                 assert event.job_id not in self.finished
                 self.started.add(event.job_id)
@@ -235,6 +275,51 @@ async def lane_with_running_job(folder=pathlib.Path("somewhere"), **deadlines):
         assert (await broker.next_job(seat, 0)).job_id == "a"
     assert await asyncio.gather(*(broker.begin(seat, "a", {}) for seat in seats)) == [True, True]
     return broker, seats, processes, trial
+
+
+def test_a_node_of_which_the_cluster_hears_late_is_lost_and_no_crash(monkeypatch):
+    monkeypatch.setattr("golfray.cluster.broker._SETTLE_SECONDS", 0.0)
+
+    async def play():
+        nodes = LostMachine()
+        broker, seats, _, trial = await lane_with_running_job(nodes=nodes)
+        watching = asyncio.create_task(broker.watch())
+        failing = asyncio.create_task(broker.group_failed("lane-0", {1: RankError("died", "gone", UNEXPLAINED)}))
+        await asyncio.sleep(0)
+        await broker.end(seats[0], "a", None, RankError("raised", "RuntimeError: connection closed by peer"))
+        await asyncio.sleep(0.2)
+        assert not trial.done()
+        nodes.verdict.set()
+        await failing
+        outcome = finished(await broker.events(0.0))
+        await broker.close("the end")
+        await watching
+        return outcome
+
+    outcome = asyncio.run(play())
+    assert (outcome.kind, outcome.error) == (Kind.PREEMPTED, "node lost")
+    assert outcome.reason == "rank 1 preempted: its node has left the cluster"
+
+
+def test_a_node_that_only_its_peers_have_missed_is_looked_for(monkeypatch):
+    """Ray has no word of it yet: the rank there just does not answer."""
+    monkeypatch.setattr("golfray.cluster.ranks._PROBE_SECONDS", 0.05)
+
+    class Deaf:
+        class __ray_ready__:
+            @staticmethod
+            async def remote():
+                await asyncio.sleep(1e6)
+
+    async def play(nodes):
+        nodes.verdict.set()
+        return await RankProcess(Deaf, 1, 0.0, "node").probe(nodes)
+
+    class Here(ThisMachine):
+        verdict = asyncio.Event()
+
+    assert asyncio.run(play(LostMachine())) == RankError("preempted", "its node has left the cluster", "node lost")
+    assert asyncio.run(play(Here())) is None, "its node answers: it hangs"
 
 
 async def outcome_of_watched(broker):
