@@ -10,7 +10,8 @@ from rich.text import Text
 from golfray.report.numbers import KIND_STYLE, bpb_text, bytes_text, first_line, margin_text, seconds_text
 from golfray.report.progress import Position, ended_trials, planned_trials, study_seconds_left
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import TrialRecord
 
 MOST_ROWS = 24
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from golfray.config.errors import ConfigError, nearest
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import TrialRecord
 
 STUDIES = Path("studies")
 

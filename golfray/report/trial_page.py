@@ -17,7 +17,7 @@ from golfray.report.ranking import ranks
 from golfray.report.sparkline import sparkline
 from golfray.report.status import disk_text
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import AttemptRecord
+from golfray.sweep.trial_record import AttemptRecord
 
 _CURVE_WIDTH = 60
 

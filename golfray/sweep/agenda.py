@@ -17,9 +17,10 @@ from golfray.config.resolve import Resolved
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.points import Point, planned_points
-from golfray.sweep.records import FIRST_POINT, REPLICATE, SAMPLER, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import FIRST_POINT, REPLICATE, SAMPLER, TrialRecord
 
 # Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
 _REFUSED_IN_A_ROW = 20
@@ -229,6 +230,6 @@ def _is_trial_of(point: Point, trial: TrialRecord) -> bool:
         return point.resolved.config.runtime.seed == trial.seed
     if point.role == FIRST_POINT and trial.settings is not None:
         own = dataclasses.asdict(point.resolved.config.to_run_settings(0))
-        return all(own[name] == value for name, value in trial.settings.items() if name not in _BESIDE_THE_POINT)
+        return all(own.get(name) == value for name, value in trial.settings.items() if name not in _BESIDE_THE_POINT)
     # There is one preset in a study, and one preset at 8 bits.
     return True

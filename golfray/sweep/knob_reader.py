@@ -238,9 +238,7 @@ class KnobReader:
         return Choice(tuple(checked))
 
     def _preset_value(self) -> Any:
-        section, _, name = self._path.rpartition(".")
-        config = self._preset.config
-        value = getattr(getattr(config, section) if section else config, name)
+        value = self._preset.config.value(self._path)
         if value is not None or None in (self._given("choices") or []):
             return value
         if self._given("at_preset") is None:

@@ -25,6 +25,13 @@ def _inside(folder: str) -> str:
     return folder
 
 
+def _plain_or_section(value: Any) -> Any:
+    values = value.values() if isinstance(value, dict) else [value]
+    if not all(item is None or isinstance(item, bool | int | float | str) for item in values):
+        raise ValueError("is neither a plain value nor a section of plain values")
+    return value
+
+
 _Time = Annotated[float, Field(ge=0, lt=_END_OF_TIME)]
 _Count = Annotated[int, Field(ge=0)]
 _Inside = Annotated[str, AfterValidator(_inside)]
@@ -97,6 +104,7 @@ class _Driver(_Shape):
     golfray_version: str = ""
     generation: _Count = 1
     limits: dict[str, float | None] = {}
+    tracking_uri: str | None = None
 
 
 class _LeftSpace(_Shape):
@@ -110,12 +118,18 @@ class _StudyResumed(_Driver):
 
 
 class _Stop(_Shape):
-    steps: _Count | None = None
-    seconds: float | None = None
+    """Both are said, though one is null: a run would take the default of what is not."""
+
+    steps: _Count | None
+    seconds: float | None
 
 
 class _Settings(_Shape):
-    stop: _Stop = _Stop()
+    """Sections of plain values, and plain values beside them; which there are is for the study to know."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain_or_section)]] = Field(init=False)
+    stop: _Stop = _Stop(steps=None, seconds=None)
     bytes_code: _Count = 0
 
 

@@ -16,11 +16,14 @@ from golfray.sweep.agenda import end_refused
 from golfray.sweep.journal import Journal
 from golfray.sweep.knobs import parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import AttemptRecord, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord
 
 _REL_TOLERANCE = 1e-9
+
+_ABSENT = object()
 
 
 def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_force: Mapping[str, Any]) -> None:
@@ -79,7 +82,9 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
         return None
     here = {**values, **space.overrides(trial.params), **space.implied}
     for path, value in here.items():
-        own = _setting(trial.settings, path)
+        own = trial.setting(path, _ABSENT)
+        if own is _ABSENT:
+            return f"{path} is not among its settings"
         if own is not None and not _equal(own, value):
             return f"{path} was {own!r} and would be {value!r} here"
     return None
@@ -94,13 +99,6 @@ def _lost(attempt: AttemptRecord) -> Outcome:
     ends = [begun for _, begun in attempt.phases[1:]] + [attempt.last_sign or 0.0]
     phases = {name: max(0.0, end - begun) for (name, begun), end in zip(attempt.phases, ends, strict=False)}
     return Outcome(Kind.PREEMPTED, DRIVER_LOST, metrics=metrics, phases=phases, error=DRIVER_LOST)
-
-
-def _setting(settings: Mapping[str, Any], path: str) -> Any:
-    value: Any = settings
-    for part in path.split("."):
-        value = value[part]
-    return value
 
 
 def _equal(own: Any, value: Any) -> bool:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from golfray.sweep.costs import Costs
 from golfray.sweep.plan import POINTS_SHOWN, BudgetTooSmall, CorpusFacts, check_budget, plan_study
-from golfray.sweep.records import REPLICATE, SAMPLER
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
+from golfray.sweep.trial_record import REPLICATE, SAMPLER
 
 CORPUS = CorpusFacts("tiny", train_tokens=115_000, val_tokens=10_000, unseen=(3, 4), built=True)
 COSTS = Costs(

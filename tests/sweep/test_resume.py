@@ -16,11 +16,12 @@ import pytest
 from golfray.sweep.agenda import work_left
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import PRESET, REPLICATE, SAMPLER, StudyRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import trials_outside
 from golfray.sweep.retry import DRIVER_LOST
 from golfray.sweep.space_record import space_of
 from golfray.sweep.study_folder import only_driver_of
+from golfray.sweep.trial_record import PRESET, REPLICATE, SAMPLER
 
 CUTS = random.Random(20261129)
 

@@ -11,9 +11,9 @@ from golfray.config.resolve import Layer
 from golfray.sweep.knobs import Choice, FloatRange, IntRange
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.points import planned_points
-from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 from golfray.sweep.space import Space, load_space
 from golfray.sweep.space_file import Limits, SpaceFile, field_names
+from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 
 MUON = Path(__file__).parents[2] / "search_spaces" / "muon.yaml"
 

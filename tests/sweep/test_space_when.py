@@ -22,10 +22,11 @@ from golfray.sweep.knobs import (
     values_at,
 )
 from golfray.sweep.points import planned_points
-from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, SAMPLER, StudyRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.study import Study
 from golfray.sweep.study_folder import create_study_folder
+from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, SAMPLER
 from golfray.tracking.projection import knob_range, trial_params
 
 SPACE = """\

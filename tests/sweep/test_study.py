@@ -14,9 +14,10 @@ from golfray.core.settings import settings_from_dict
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.executor import Finished
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import PRESET, PRESET_8BIT, REPLICATE, SAMPLER, StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.statistics import claim
+from golfray.sweep.trial_record import PRESET, PRESET_8BIT, REPLICATE, SAMPLER
 
 
 def test_a_whole_study(make, watcher_class) -> None:
