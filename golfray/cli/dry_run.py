@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from golfray.sweep.costs import Costs, Work
     from golfray.sweep.plan import CorpusFacts
     from golfray.sweep.space import Space
+    from golfray.tracking.store import Store
 
 
-def dry_run(space: Space, study_folder: Path, output: Output) -> None:
+def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> None:
     """Say the plan of a study of ``space`` in ``study_folder``, and what of it could not be kept here.
 
-    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall`` or ``DataError`` where the study itself would be
-    refused.
+    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``DataError`` or ``TrackingError`` where the
+    study itself would be refused.
     """
     from golfray.cluster.preflight import plan_lanes
     from golfray.cluster.resources import local_resources
@@ -40,7 +41,13 @@ def dry_run(space: Space, study_folder: Path, output: Output) -> None:
     costs = _costs(work, lanes, study_folder.parent)
     plan = plan_study(space, corpus, costs, lanes=lanes.slots, bytes_code=bytes_code())
     here = Surroundings(
-        lanes.describe(), fidelity, study_folder, Path(tempfile.gettempdir()), taken=holds_study(study_folder)
+        lanes=lanes.describe(),
+        fidelity=fidelity,
+        study_folder=study_folder,
+        temporary_folder=Path(tempfile.gettempdir()),
+        taken=holds_study(study_folder),
+        store=store.name,
+        warning=store.foresee(),
     )
     output.detail(*space.describe(), *space.describe_knobs())
     output.result(*plan_lines(plan, here))

@@ -68,13 +68,20 @@ def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
 
 
 def prepare(
-    opened: tuple[Space, Corpus] | None, folder: Path, store: Store, *, sets: list[str], allow: bool, output: Output
+    opened: tuple[Space, Corpus] | None,
+    folder: Path,
+    named: Store | None,
+    *,
+    sets: list[str],
+    allow: bool,
+    output: Output,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. Raises, with an exit code, what would end the study later: changes nobody allowed, data that are
-    not there, a budget or disk that is too small, a store that cannot be written.
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. Raises, with
+    an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
+    is too small, a store that cannot be written.
     """
     from golfray.cli.wiring import passes_lines
     from golfray.config.resolve import Layer
@@ -84,6 +91,7 @@ def prepare(
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
+    from golfray.tracking.store import Store
 
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
@@ -101,7 +109,9 @@ def prepare(
     output.say(*space.describe())
     output.detail(*space.describe_knobs())
     output.say(*corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
+    store = Store.of(folder, record.header.get("tracking_uri")) if named is None else named
     if not left.nothing:
+        output.say(f"MLflow: {store.name}")
         _check_disk(space, left, folder)
         warning = store.check()
         if warning is not None:

@@ -44,6 +44,7 @@ def tune(
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
     from golfray.cli.prepare import on_its_corpus, prepare, read_space
     from golfray.cli.wiring import study_folder
+    from golfray.tracking.store import Store
 
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     space = None if space_file is None else read_space(space_file, sets)
@@ -59,19 +60,20 @@ def tune(
         from golfray.cli.dry_run import dry_run as say_plan
 
         assert space is not None
-        say_plan(space, folder, output)
+        say_plan(space, folder, Store.of(folder, tracking_uri), output)
         return
 
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
-    from golfray.tracking.store import Store
 
     # What is wrong with address or data is said before there is a folder.
     store = Store.of(folder, tracking_uri)
     opened = None if space is None else on_its_corpus(space)
     if resume is None:
         create_study_folder(folder)
+    # A study that goes on is tracked where it was, unless an address says otherwise.
+    named = store if resume is None or tracking_uri is not None else None
     with only_driver_of(folder):
-        prepared = prepare(opened, folder, store, sets=sets, allow=allow_changes, output=output)
+        prepared = prepare(opened, folder, named, sets=sets, allow=allow_changes, output=output)
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = _show_end(prepared.record, folder, output, None)
@@ -126,6 +128,7 @@ def _run(prepared: Prepared, folder: Path, output: Output) -> int:
                 *study_observers(output, prepared.past),
                 MlflowObserver(folder, prepared.store, output.result),
             ],
+            tracking_uri=prepared.store.recorded_uri,
         )
         interrupts = stack.enter_context(Interrupts(study, output))
         record = study.resume(prepared.changes) if prepared.resumes else study.run()

@@ -27,7 +27,7 @@ def track(study: str | None = STUDY_ARGUMENT, tracking_uri: str | None = TRACKIN
 
     found = load_study(study)
     folder = study_folder(found.folder)
-    store = Store.of(folder, tracking_uri)
+    store = Store.of(folder, found.record.header.get("tracking_uri") if tracking_uri is None else tracking_uri)
     counts = _replay("track", folder, store, output)
     output.result(f"{store.name}: {_words(counts)}")
     if counts.missing:

@@ -15,7 +15,9 @@ from golfray.sweep.plan import ForeseenPoint, StudyPlan
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What a plan meets here: lines that say the concurrency, the trials' fidelity, and the folders written into.
+    """What a plan meets here: lines that say the concurrency, the trials' fidelity, what is written into.
+
+    ``store`` is what MLflow's store is called, ``warning`` what is wrong with it for the moment.
 
     ``taken``: whether the study's folder holds a study already, which is never overwritten.
     """
@@ -25,6 +27,8 @@ class Surroundings:
     study_folder: Path
     temporary_folder: Path
     taken: bool
+    store: str
+    warning: str | None = None
 
 
 def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
@@ -37,6 +41,8 @@ def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
         *here.lanes,
         *_time(plan),
         *_disk(plan, here),
+        f"MLflow: {here.store}",
+        *([] if here.warning is None else [f"  {here.warning}"]),
         *_data(plan),
         *_sizes(plan),
     ]
@@ -75,6 +81,7 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
             "temporary_bytes": plan.disk.temporary,
             "temporary_free_bytes": free_bytes(here.temporary_folder),
         },
+        "store": here.store,
         "data": {
             "corpus": plan.corpus.name,
             "built": plan.corpus.built,

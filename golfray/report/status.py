@@ -14,9 +14,10 @@ from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
 from golfray.report.summary import resume_command
-from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import claim
 from golfray.sweep.study_folder import Driver, driver_of, is_held
+from golfray.sweep.trial_record import TrialRecord
 
 # A driver is at work; the study came to its end; or neither: it was interrupted, or its driver is gone.
 RUNNING = "running"
@@ -84,7 +85,7 @@ class StudyStatus:
         if self.held:
             return None
         if self.condition == INTERRUPTED:
-            return resume_command(folder)
+            return resume_command(self.record, folder)
         if self.condition == ENDED and best is not None:
             return f"golfray show trial {shlex.quote(str(folder / f't{best.number:03d}'))}"
         return None

@@ -26,8 +26,9 @@ from golfray.report.numbers import (
 )
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
+from golfray.sweep.trial_record import REPLICATE, TrialRecord
 
 
 def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: bool = False) -> None:
@@ -185,9 +186,8 @@ def _failures(record: StudyRecord) -> list[Text]:
 
 
 def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
-    where = shlex.quote(str(folder))
-    commands = [] if record.complete else [(resume_command(folder), "go on")]
-    commands.append((f"golfray ui {where}", "compare the trials in MLflow"))
+    commands = [] if record.complete else [(resume_command(record, folder), "go on")]
+    commands.append((_mlflow_page(record, folder), "compare the trials in MLflow"))
     artifact = _artifact(said.best, folder) if said.best is not None else None
     if said.best is not None and artifact is not None:
         commands.append((f"golfray score {shlex.quote(str(artifact))}", "score the best artifact again"))
@@ -203,9 +203,19 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
     return [Text(f"{what}: {command}") for command, what in commands]
 
 
-def resume_command(folder: Path) -> str:
-    """What to type to go on with a study that did not come to its end."""
-    return f"golfray tune --resume {shlex.quote(str(folder))}"
+def resume_command(record: StudyRecord, folder: Path) -> str:
+    """What to type to go on with a study that did not come to its end, tracked where it was."""
+    uri = record.header.get("tracking_uri")
+    tracked = "" if uri is None else f" --tracking-uri {shlex.quote(uri)}"
+    return f"golfray tune --resume {shlex.quote(str(folder))}{tracked}"
+
+
+def _mlflow_page(record: StudyRecord, folder: Path) -> str:
+    """Where the trials can be compared: a server's address, or the command that shows a file."""
+    uri = record.header.get("tracking_uri")
+    if uri is None:
+        return f"golfray ui {shlex.quote(str(folder))}"
+    return str(uri) if uri.startswith("http") else f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
 
 
 def _artifact(trial: TrialRecord, folder: Path) -> Path | None:

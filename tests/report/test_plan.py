@@ -47,7 +47,12 @@ PLAN = StudyPlan(
 def here(tmp_path) -> Surroundings:
     fidelity = {"device": "cpu", "dtype": "float32", "compiled": True, "workers": 2, "threads": 1, "stop": "wallclock"}
     return Surroundings(
-        ["1 trial at once: 2 CPUs free"], fidelity, tmp_path / "studies" / "muon", Path("/tmp"), taken=False
+        ["1 trial at once: 2 CPUs free"],
+        fidelity,
+        tmp_path / "studies" / "muon",
+        Path("/tmp"),
+        taken=False,
+        store="http://tracker.example.org",
     )
 
 
@@ -67,6 +72,7 @@ def test_what_a_person_reads(here) -> None:
         "  end: 7.0 s",
         "  measured here just now",
         "  assumed as measured earlier",
+        "MLflow: http://tracker.example.org",
         "data: about 155 steps a trial are 0.25 passes over the 1,264,581 training tokens of kjv",
         "expected bytes of the first trials, 44,819 of them code; +- is what is usually missed by",
         "  t000 preset: about 331,000 +-11,000, margin +8,000, may fit or not "

@@ -106,6 +106,17 @@ def test_after_it_was_drained(tmp_path):
     assert lines[-1] == f"next: golfray tune --resume {study.folder}"
 
 
+def test_a_study_tracked_elsewhere_is_resumed_there(tmp_path):
+    events = eventful_study().events
+    for event in events:
+        if event["event"] in ("study_started", "study_resumed"):
+            event["tracking_uri"] = "http://tracker.example.org:5000"
+    study = written(tmp_path / "muon", events)
+    command = f"golfray tune --resume {study.folder} --tracking-uri http://tracker.example.org:5000"
+    assert lines_of(study)[-1] == f"next: {command}"
+    assert StudyStatus.of(study, 2e9).document()["next_command"] == command
+
+
 def test_at_the_end(tmp_path):
     study = written(tmp_path / "muon", plain_study())
     lines = lines_of(study)

@@ -144,6 +144,37 @@ def test_a_read_only_disk_is_refused(tmp_path, empty_database, mount):
         Store.of(disk, f"sqlite:///{disk}/other.db").check()
 
 
+def test_a_plan_looks_and_writes_nothing(tmp_path, empty_database):
+    assert Store.of(tmp_path / "studies" / "muon").foresee() is None
+    shutil.copy(empty_database, tmp_path / "all.db")
+    before = (tmp_path / "all.db").read_bytes(), (tmp_path / "all.db").stat().st_mtime_ns
+    assert Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/all.db").foresee() is None
+    assert ((tmp_path / "all.db").read_bytes(), (tmp_path / "all.db").stat().st_mtime_ns) == before
+    assert os.listdir(tmp_path) == ["all.db"]
+    with pytest.raises(TrackingError, match="missing: No such file or directory; mend that, or name another store"):
+        Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/missing/all.db").foresee()
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(TrackingError, match="is a file, and this is a folder; move it away"):
+        Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/folder.db").foresee()
+    assert "does not answer" in Store.of(tmp_path, f"http://127.0.0.1:{free_port()}").foresee()
+
+
+def test_a_plan_finds_a_disk_that_is_full_or_may_only_be_read(tmp_path, mount):
+    mount("-t", "tmpfs", "-o", "size=1m", "golfray-test", tmp_path)
+    with pytest.raises(TrackingError, match=r"needs 4,194,304 free bytes at least, .* has 1,0\d\d,\d\d\d; make room"):
+        Store.of(tmp_path / "studies" / "muon").foresee()
+    mount("-o", "remount,ro", tmp_path)
+    with pytest.raises(TrackingError, match=r"cannot be written: .*: it may only be read; mend that, or name another"):
+        Store.of(tmp_path / "studies" / "muon").foresee()
+
+
+def test_what_a_log_keeps_of_a_store_names_it_again(tmp_path):
+    assert Store.of(tmp_path).recorded_uri is None
+    for uri in ("https://tracker.example.org/mlflow", f"sqlite:///{tmp_path}/all.db"):
+        store = Store.of(tmp_path, uri)
+        assert Store.of(tmp_path, store.recorded_uri) == store
+
+
 def test_it_is_looked_at_without_mlflow(tmp_path):
     program = (
         "import sys; from pathlib import Path; from golfray.tracking.store import Store; "
