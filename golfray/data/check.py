@@ -72,10 +72,8 @@ def check_corpus(request: CheckRequest, say: Callable[[str], None] = lambda line
         try:
             tokenizer = load_tokenizer(path)
         except DataError as problem:
-            where, _, what = str(problem).partition(": ")
-            findings.append(
-                error("tokenizer", where, what, "give --tokenizer, the SentencePiece model of these shards")
-            )
+            remedy = "give --tokenizer, the SentencePiece model of these shards"
+            findings.append(error("tokenizer", problem.where, problem.what, remedy))
         else:
             against = None
             if request.against is not None:

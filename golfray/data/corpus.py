@@ -22,7 +22,9 @@ from golfray.data.home import golfray_home
 from golfray.data.manifest import FILE_NAME, Manifest, describe_file, read_manifest
 from golfray.data.reference_points import uniform_bits_per_byte
 from golfray.data.shard_header import SAMPLE_TOKENS, open_shard, sample_largest_token
-from golfray.data.token_files import count_scored_bytes, read_token_documents
+from golfray.data.shard_layout import MAX_VOCAB_SIZE
+from golfray.data.split_tally import tally_split
+from golfray.data.token_files import read_token_documents
 from golfray.data.tokenizer import load_tokenizer
 
 DEMO_RECIPE = Recipe(
@@ -38,8 +40,12 @@ DEMO_RECIPE = Recipe(
 )
 
 CONTAMINATED = "Its training part overlaps the validation documents: no score on it may be quoted."
+UNKNOWN_OVERLAP = (
+    "It is unknown whether training and validation overlap: until that is known no score on it may be quoted."
+)
 UNKNOWN_ORIGIN = (
-    f"No {FILE_NAME} says where this text is from: a score on it compares only with scores on the same files."
+    f"No {FILE_NAME} says where this text is from, or whether its training and validation overlap: a score on it "
+    "compares only with scores on the same files."
 )
 
 NEEDS_FINEWEB = """\
@@ -58,7 +64,8 @@ class Corpus:
 
     ``val_bytes`` are the scored bytes of the whole validation split, ``reference_points`` bits per scored byte of
     predictors that need no training. ``warning`` is to be shown beside every score; it is empty where there is nothing
-    to warn of. ``contaminated`` and ``digest`` (of all its files) are None where no manifest says.
+    to warn of. ``contaminated`` is None where it is unknown whether validation documents are training documents too,
+    ``digest`` (of all its files) where there is no manifest.
     """
 
     name: str
@@ -180,8 +187,8 @@ def _open_with_manifest(
             )
     # What a build has measured stands in its warning.
     reasons = [manifest.warning] if manifest.val.normalised_bytes is not None else _reasons(manifest.warning, own)
-    if manifest.contaminated:
-        reasons.append(CONTAMINATED)
+    if manifest.contaminated is not False:
+        reasons.append(CONTAMINATED if manifest.contaminated else UNKNOWN_OVERLAP)
     return Corpus(
         name=manifest.name,
         folder=folder,
@@ -203,7 +210,7 @@ def _open_without_manifest(
 ) -> Corpus:
     tokenizer = load_tokenizer(path)
     vocab_size = int(tokenizer.vocab_size())
-    val_bytes = count_scored_bytes(val_paths, build_byte_table(tokenizer, vocab_size))
+    val_bytes = tally_split(val_paths, build_byte_table(tokenizer, MAX_VOCAB_SIZE), vocab_size).scored_bytes
     if val_bytes == 0:
         raise DataError(f"{folder}: no validation token stands for any text under the tokenizer {path}")
     reasons = _reasons(UNKNOWN_ORIGIN, path)

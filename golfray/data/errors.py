@@ -1,12 +1,29 @@
 """What goes wrong with data and a person can mend."""
 
+from __future__ import annotations
+
 import pathlib
 
 
 class DataError(ValueError):
-    """A corpus that is missing, changed, damaged or not fit for its use; the message says what to do."""
+    """A corpus that is missing, changed, damaged or not fit for its use.
+
+    ``what`` is wrong, ``where`` (a file or a part of one) and ``remedy`` (what to do); the text is all three, those
+    that are not given left out.
+    """
 
     exit_code = 2
+
+    def __init__(self, what: str, *, where: object = "", remedy: str = "") -> None:
+        self.what = what
+        self.where = str(where)
+        self.remedy = remedy
+        super().__init__(f"{self.where}: {self.faults}" if self.where else self.faults)
+
+    @property
+    def faults(self) -> str:
+        """The text without ``where``, for whoever knows the thing by another name."""
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
 
 class CannotWriteError(DataError):
@@ -20,8 +37,9 @@ class VocabularyError(DataError):
 
     def __init__(self, tokenizer: pathlib.Path, pieces: int, vocab_size: int) -> None:
         super().__init__(
-            f"{tokenizer}: this tokenizer has {pieces} pieces but model.vocab_size is {vocab_size}; "
-            f"set model.vocab_size={pieces}"
+            f"this tokenizer has {pieces} pieces but model.vocab_size is {vocab_size}",
+            where=tokenizer,
+            remedy=f"set model.vocab_size={pieces}",
         )
         self.tokenizer = tokenizer
         self.pieces = pieces

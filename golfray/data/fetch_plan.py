@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import re
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from golfray.data.bare_tokens import TOKEN_BYTES
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener, LocalState, local_state
@@ -24,9 +22,9 @@ from golfray.data.published_manifest import (
     PublishedDataset,
     choose_dataset,
     read_published,
-    shard_name,
 )
-from golfray.data.shard_header import HEADER_BYTES
+from golfray.data.shard_header import tokens_in
+from golfray.data.shard_layout import shard_name, split_and_number
 from golfray.data.sources import Patience, Source, read_whole
 
 DEFAULT_TRAIN_SHARDS = 80
@@ -34,7 +32,6 @@ DEFAULT_TRAIN_SHARDS = 80
 FETCHED_FROM = "fetched_from"
 # Room for what is written besides the files: manifests, a copy of the tokenizer, the ledger.
 MARGIN_BYTES = 4 * 2**20
-SHARD_NAME = re.compile(r"fineweb_(train|val)_(\d{6})\.bin")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,12 +187,11 @@ def _count_train_shards(request: FetchRequest, dataset: PublishedDataset, folder
         )
     here = set()
     for path in folder.glob("fineweb_*.bin"):
-        found = SHARD_NAME.fullmatch(path.name)
-        limit = dataset.files_train if path.name.startswith("fineweb_train_") else dataset.files_val
-        if found is None or int(found[2]) >= limit:
+        found = split_and_number(path.name)
+        if found is None or found[1] >= (dataset.files_train if found[0] == "train" else dataset.files_val):
             raise DataError(f"{path}: not a file of {dataset.name}, but would be read as a part of it; move it away")
-        if found[1] == "train":
-            here.add(int(found[2]))
+        if found[0] == "train":
+            here.add(found[1])
     beyond = {number for number in here if number >= wanted}
     last = max(beyond, default=wanted - 1)
     if gap := sorted(set(range(wanted, last)) - here):
@@ -246,10 +242,7 @@ def _of_another(path: pathlib.Path, other: str, source: Source) -> str:
 
 def _check_counts(dataset: PublishedDataset, files: Sequence[FetchFile], train_shards: int, where: str) -> None:
     """Hold the tokens that the headers announce against ``stats``."""
-    found = {
-        kind: sum((file.size - HEADER_BYTES) // TOKEN_BYTES for file in files if file.kind == kind)
-        for kind in ("val", "train")
-    }
+    found = {kind: sum(tokens_in(file.size) for file in files if file.kind == kind) for kind in ("val", "train")}
     if found["val"] != dataset.tokens_val:
         raise DataError(
             f"the val shards hold {found['val']:,} tokens, but stats.tokens_val in {where} says {dataset.tokens_val:,}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import dataclasses
-import hashlib
 import pathlib
 import random
 from collections.abc import Callable, Sequence
@@ -15,7 +14,8 @@ import sentencepiece
 
 from golfray.data.build import Contents, split_indices, trained_tokenizer_file, write_corpus
 from golfray.data.byte_accounting import find_inexact, has_byte_fallback
-from golfray.data.document_spool import DIGEST_BYTES, DocumentSpool, SpooledDocuments, open_spool
+from golfray.data.digest import digest_content
+from golfray.data.document_spool import DocumentSpool, SpooledDocuments, open_spool
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, describe_file
 from golfray.data.names import check_name, check_path, check_text
@@ -131,7 +131,7 @@ def _fill(folder: pathlib.Path, request: OwnText, say: Callable[[str], None]) ->
         progress = Progress(say)
         for document in read_text_files(paths, request.form):
             if key := identity(document.text):
-                spool.add(document, hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest())
+                spool.add(document, digest_content(key))
             else:
                 blank += 1
             progress.at(f"read {_count(len(spool))} so far")

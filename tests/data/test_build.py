@@ -18,8 +18,8 @@ from golfray.core.shards import list_shards, map_shard
 from golfray.data.build import Recipe, build_corpus, split_documents
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, check_files, read_manifest
-from golfray.data.reference_points import decode_documents
-from golfray.data.token_files import count_scored_bytes
+from golfray.data.split_tally import tally_split
+from tests.data.decoding import decode_documents
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENTS = [f"document {i}: " + " ".join(str(i * k % 997) for k in range(20)) + " naïve 語" for i in range(1, 50)]
@@ -64,7 +64,7 @@ def test_the_manifest_is_true_of_the_folder(tmp_path: pathlib.Path) -> None:
         assert decode_documents(paths, tokenizer) == documents
         bytes_of_text = sum(len(text.encode()) for text in documents)
         assert bytes_of_text == split.text_bytes == split.normalised_bytes == split.scored_bytes
-        assert count_scored_bytes(paths, table) == split.scored_bytes
+        assert tally_split(paths, table, 300).scored_bytes == split.scored_bytes
 
 
 def test_two_builds_are_the_same_bytes(tmp_path: pathlib.Path) -> None:

@@ -20,9 +20,9 @@ from golfray.data.corpus import Corpus, demo_corpus, open_corpus
 from golfray.data.errors import DataError
 from golfray.data.findings import Finding
 from golfray.data.manifest import describe_file
-from golfray.data.reference_points import decode_documents
 from golfray.data.token_files import read_token_documents, write_shards
 from golfray.data.tokenizer import train_tokenizer
+from tests.data.decoding import decode_documents
 from tests.data.published_layout import fetch, publish
 
 TRAIN = ("fineweb_train_000000.bin", "fineweb_train_000001.bin")
@@ -392,7 +392,7 @@ def test_against_nothing(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
         (tmp_path / "absent.jsonl", r"absent\.jsonl: no such file"),
         (
             demo_corpus().folder / VAL,
-            r"fineweb_val_000000\.bin: token 10\d\d, but the tokenizer has 320 pieces; give --against",
+            r"fineweb_val_000000\.bin: token 10\d\d at position \d+, but the tokenizer has 320 pieces; give --against",
         ),
     ):
         with pytest.raises(DataError, match=message):

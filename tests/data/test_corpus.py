@@ -17,9 +17,9 @@ from golfray.data.build import split_documents
 from golfray.data.corpus import DEMO_RECIPE, Corpus, choose_corpus, demo_corpus, open_corpus
 from golfray.data.errors import DataError
 from golfray.data.manifest import read_manifest
-from golfray.data.reference_points import decode_documents
 from golfray.data.tokenizer import train_tokenizer
 from tests.conftest import generated_documents
+from tests.data.decoding import decode_documents
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from golfray.data.corpus import open_corpus
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.manifest import Manifest
 from golfray.data.own_text import OwnText, build_own_text
-from golfray.data.reference_points import decode_documents
 from golfray.data.text_files import TextFormat
 from golfray.data.tokenizer import train_tokenizer
+from tests.data.decoding import decode_documents
 
 DOCUMENTS = [f"document {i}: " + " ".join(str(i * k % 97) for k in range(20)) + " naïve 語" for i in range(40)]
 
