@@ -194,18 +194,26 @@ def _explain(output: Output, error: Exception) -> int:
         show()  # the parser's own: usage, a hint at --help, the mistake
         message = error.format_message() if hasattr(error, "format_message") else message
     elif code is not None:
-        print(f"golfray: {error}", file=sys.stderr)
+        _complain(message)
     elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         message, code = f"{_place_of(error)}: {error.strerror or error}", ENVIRONMENT
-        print(f"golfray: {message}", file=sys.stderr)
+        _complain(message)
     else:
         message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG
-        print(f"golfray: {message}", file=sys.stderr)
+        _complain(message)
         sys.excepthook(type(error), error, error.__traceback__)
     code = USAGE if code is None else int(code)
     place = {name: getattr(error, name, None) for name in _NOWHERE}
     output.document("error", {**place, "message": message, "exit_code": code})
     return code
+
+
+def _complain(message: str) -> None:
+    """What went wrong, on standard error. A message may have several lines; what it quotes must not be obeyed."""
+    from golfray.report.printable import printable
+
+    text = printable(message, keep="\t\n")
+    print(f"golfray: {text}", file=sys.stderr)
 
 
 def _place_of(error: OSError) -> str:

@@ -50,7 +50,16 @@ class Output:
             self.result(*lines)
 
     def result(self, *lines: str) -> None:
-        """Lines that are what the verb was called for; on standard error where documents are asked for."""
+        """Lines that are what the verb was called for; on standard error where documents are asked for.
+
+        What a terminal would obey is written out in them, wherever they go: they may quote a study's log.
+        """
+        from golfray.report.printable import printable
+
+        self.as_it_is(*(printable(line, keep="\t") for line in lines))
+
+    def as_it_is(self, *lines: str) -> None:
+        """Lines of which nothing is changed: only for text that is meant for no terminal."""
         stream = sys.stderr if self.as_json else sys.stdout
         for line in lines:
             # With its end in one piece: another thread may be writing too.

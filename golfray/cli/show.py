@@ -69,7 +69,7 @@ def show_schema(
     schema = space_schema() if what is SchemaOf.space else config_schema()
     text = json.dumps(schema, indent=2)
     if file is None and not output.as_json:
-        output.result(text)
+        output.result(*text.split("\n"))
     elif file is not None:
         file.write_text(text + "\n", encoding="utf-8")
         output.say(f"{file}: written; a YAML file begins with: # yaml-language-server: $schema={file}")

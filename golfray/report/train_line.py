@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from golfray.report.numbers import KIND_STYLE, bpb_text, first_line, margin_text, outcome_text, seconds_text
+from golfray.report.printable import line, printable
 from golfray.sweep.outcome import Outcome
 
 REFRESH_PER_SECOND = 4
@@ -64,10 +65,10 @@ class TrainLine:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
-    def text(self, line: str) -> None:
+    def text(self, words: str) -> None:
         """Print a line that the trial said, above the live one."""
         if self._console is not None:
-            self._console.print(Text(line), soft_wrap=True)
+            self._console.print(Text(printable(words, keep="\t")), soft_wrap=True)
 
     def _text(self) -> Text:
         point = self._latest
@@ -93,10 +94,10 @@ def outcome_of(result: Mapping[str, Any]) -> Outcome:
 def print_result(outcome: Outcome, folder: Path, console: Console, warning: str | None = None) -> None:
     """Print how a trial ended that wrote into ``folder``; ``warning`` is the corpus's, on what its scores are not."""
     metrics = outcome.metrics
-    lines = [Text(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
+    lines = [line(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
     if "bpb/roundtrip" in metrics:
         lines.append(
-            Text(
+            line(
                 f"bits per byte: {bpb_text(metrics['bpb/roundtrip'])} after the round trip, "
                 f"{bpb_text(metrics.get('bpb/prequant'))} before it"
             )
@@ -105,24 +106,24 @@ def print_result(outcome: Outcome, folder: Path, console: Console, warning: str 
         code, model, margin = (metrics.get(f"bytes/{name}") for name in ("code", "model", "margin"))
         cap = int(metrics["bytes/total"] + (margin or 0))
         lines.append(
-            Text(f"bytes: {int(code or 0):,} code + {int(model or 0):,} model, {margin_text(margin)} to cap {cap:,}")
+            line(f"bytes: {int(code or 0):,} code + {int(model or 0):,} model, {margin_text(margin)} to cap {cap:,}")
         )
     if "train/steps" in metrics:
         lines.append(
-            Text(
+            line(
                 f"training: {int(metrics['train/steps']):,} steps, {int(metrics.get('train/tokens', 0)):,} tokens, "
                 f"{metrics.get('train/step_ms', 0):.1f} ms a step, {metrics.get('train/tokens_per_s', 0):,.0f} tokens/s"
             )
         )
     if outcome.phases:
         phases = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in outcome.phases.items())
-        lines.append(Text(f"phases: {phases}"))
+        lines.append(line(f"phases: {phases}"))
     if outcome.artifact:
-        lines.append(Text(f"artifact: {folder / outcome.artifact}"))
-        lines.append(Text(f"score it again: golfray score {shlex.quote(str(folder / outcome.artifact))}"))
+        lines.append(line(f"artifact: {folder / outcome.artifact}"))
+        lines.append(line(f"score it again: golfray score {shlex.quote(str(folder / outcome.artifact))}"))
     elif outcome.reason:
-        lines.append(Text(f"reason: {first_line(outcome.reason, 1000)}"))
+        lines.append(line(f"reason: {first_line(outcome.reason, 1000)}"))
     if warning:
-        lines.append(Text(warning, style="yellow"))
-    for line in lines:
-        console.print(line, soft_wrap=True)
+        lines.append(line(warning, style="yellow"))
+    for each in lines:
+        console.print(each, soft_wrap=True)
