@@ -44,7 +44,6 @@ def tune(
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
     from golfray.cli.prepare import on_its_corpus, prepare, read_space
     from golfray.cli.wiring import study_folder
-    from golfray.tracking.store import Store
 
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     space = None if space_file is None else read_space(space_file, sets)
@@ -55,6 +54,9 @@ def tune(
     else:
         assert space is not None
         folder = study_folder(study_dir or Path("studies") / space.name)
+
+    # Heavy, and hence only when what was typed is in order.
+    from golfray.tracking.store import Store
 
     if dry_run:
         from golfray.cli.dry_run import dry_run as say_plan
