@@ -22,6 +22,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``DataError`` or ``TrackingError`` where the
     study itself would be refused.
     """
+    from golfray.cli.prepare import disk_of
     from golfray.cluster.preflight import plan_lanes
     from golfray.cluster.resources import local_resources
     from golfray.report.plan import Surroundings, plan_document, plan_lines
@@ -39,7 +40,8 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     space, corpus = _on_its_corpus(space)
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
-    plan = plan_study(space, corpus, costs, lanes=lanes.slots, bytes_code=bytes_code())
+    disk = disk_of(space, new_study, store)
+    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=bytes_code())
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,
@@ -52,7 +54,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     output.detail(*space.describe(), *space.describe_knobs())
     output.result(*plan_lines(plan, here))
     output.document("plan", plan_document(plan, here))
-    check_disk(plan.disk, here.study_folder, here.temporary_folder)
+    check_disk(disk.need, here.study_folder, here.temporary_folder, store.path)
 
 
 def _costs(work: Work, lanes: LanePlan, studies: Path) -> Costs:
@@ -70,13 +72,16 @@ def _on_its_corpus(space: Space) -> tuple[Space, CorpusFacts]:
     from golfray.cli.wiring import corpus_for
     from golfray.data.corpus import DEMO_RECIPE
     from golfray.data.demo_counts import DEMO_TRAIN_TOKENS, DEMO_UNSEEN, DEMO_VAL_TOKENS, demo_is_built
+    from golfray.sweep.corpus_limits import CorpusLimits
     from golfray.sweep.plan import CorpusFacts
     from golfray.sweep.size import unseen_tokens
 
     config = space.base.config
     if config.scale == "laptop" and not config.data.folder and not demo_is_built():
+        name = f"the corpus {DEMO_RECIPE.name}"
+        CorpusLimits(name, f"{name}'s tokenizer", DEMO_VAL_TOKENS, DEMO_RECIPE.vocab_size).check_space(space)
         return space, CorpusFacts(DEMO_RECIPE.name, DEMO_TRAIN_TOKENS, DEMO_VAL_TOKENS, DEMO_UNSEEN, built=False)
-    corpus = corpus_for(space.base)
+    corpus = corpus_for(space)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
     named = dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}"))
     unseen = unseen_tokens(corpus.folder, config.model.vocab_size, corpus.train_tokens)

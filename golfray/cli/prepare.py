@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
     from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.disk_room import StudyDisk
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
@@ -62,7 +63,7 @@ def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
     from golfray.sweep.plan import check_budget
 
     check_budget(space)
-    corpus = corpus_for(space.base)
+    corpus = corpus_for(space)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
     return dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}")), corpus
 
@@ -87,6 +88,7 @@ def prepare(
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
+    from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
@@ -112,7 +114,7 @@ def prepare(
     store = Store.of(folder, record.header.get("tracking_uri")) if named is None else named
     if not left.nothing:
         output.say(f"MLflow: {store.name}")
-        _check_disk(space, left, folder)
+        check_disk(disk_of(space, left, store).need, folder, Path(tempfile.gettempdir()), store.path)
         warning = store.check()
         if warning is not None:
             output.result(warning)
@@ -130,17 +132,14 @@ def _demo_built_again(record: StudyRecord) -> list[Layer]:
     return [Layer("the demo corpus", {"data.folder": ""})] if was_demo and not (folder / FILE_NAME).is_file() else []
 
 
-def _check_disk(space: Space, left: WorkLeft, folder: Path) -> None:
-    """Raise where the disks have no room for the trials that are left: at most those that time allows."""
+def disk_of(space: Space, left: WorkLeft, store: Store) -> StudyDisk:
+    """What the trials that are left write: the same for a plan as for the check before a study."""
     import torch
 
-    from golfray.sweep.disk_room import check_disk, disk_need, most_trials
+    from golfray.sweep.disk_room import study_disk
 
-    config = space.base.config
-    trials = left.most_lanes
-    if trials is None:
-        # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
-        ranks = max(len(os.sched_getaffinity(0)), torch.cuda.device_count())
-        trials = most_trials(space, max(1, ranks // config.workers))
-    if trials is not None:
-        check_disk(disk_need(config.to_run_settings(0), trials, config.workers), folder, Path(tempfile.gettempdir()))
+    workers, device = space.base.config.workers, space.base.config.runtime.device
+    # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
+    gpus = 0 if device == "cpu" else torch.cuda.device_count()
+    ranks = gpus or len(os.sched_getaffinity(0))
+    return study_disk(space, left, max(1, ranks // workers), own_store=store.is_own)

@@ -75,10 +75,15 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
         "disk": {
             "study_folder": str(here.study_folder),
             "study_folder_taken": here.taken,
-            "study_bytes": plan.disk.study,
-            "parts": dict(plan.disk.parts),
+            "study_bytes": plan.disk.need.study,
+            "parts": dict(plan.disk.need.parts),
+            "trials": plan.disk.trials,
+            "retries": plan.disk.retries,
+            "bounded": plan.disk.bounded,
+            "attempt_bytes": plan.disk.an_attempt,
+            "elsewhere_bytes": plan.disk.need.elsewhere,
             "study_free_bytes": free_bytes(here.study_folder),
-            "temporary_bytes": plan.disk.temporary,
+            "temporary_bytes": plan.disk.need.temporary,
             "temporary_free_bytes": free_bytes(here.temporary_folder),
         },
         "store": here.store,
@@ -123,13 +128,24 @@ def _lanes(plan: StudyPlan) -> str:
 
 
 def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
-    parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in plan.disk.parts.items())
-    free = bytes_words(free_bytes(here.study_folder))
+    disk, need = plan.disk, plan.disk.need
     if here.taken:
         yield f"{here.study_folder} holds a study already: to start this one, give another folder with --study-dir"
-    yield f"disk: at most {bytes_words(plan.disk.study)} in {here.study_folder} ({free} free): {parts}"
-    free = bytes_words(free_bytes(here.temporary_folder))
-    yield f"  and {bytes_words(plan.disk.temporary)} in {here.temporary_folder} while it runs ({free} free)"
+    parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in need.parts.items())
+    limit = "at most" if disk.bounded else "about"
+    yield f"disk: {limit} {bytes_words(need.study)} in {here.study_folder} ({_free(here.study_folder)}): {parts}"
+    retries = f"{disk.retries} of them made once more" if disk.retries > 1 else "one of them made once more"
+    trials = "1 trial" if disk.trials == 1 else f"{disk.trials} trials"
+    ends = "" if disk.bounded else "; nothing but time limits their number"
+    yield f"  for {trials}, {retries}; each further attempt at one needs {bytes_words(disk.an_attempt)}{ends}"
+    if need.elsewhere:
+        yield f"  and {bytes_words(need.elsewhere)} in MLflow's store, {here.store}"
+    free = _free(here.temporary_folder)
+    yield f"  and {bytes_words(need.temporary)} in {here.temporary_folder} while it runs ({free})"
+
+
+def _free(folder: Path) -> str:
+    return f"{bytes_words(free_bytes(folder))} free"
 
 
 def _data(plan: StudyPlan) -> Iterator[str]:

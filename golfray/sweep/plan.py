@@ -14,7 +14,7 @@ from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
 from golfray.sweep.agenda import work_left
 from golfray.sweep.costs import LANES_S, Costs
-from golfray.sweep.disk_room import DiskNeed, disk_need
+from golfray.sweep.disk_room import StudyDisk
 from golfray.sweep.points import Point
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import STARTUP_TRIALS, StudySampler
@@ -101,7 +101,7 @@ class StudyPlan:
     roles: tuple[str, ...]
     lanes: int
     time: TimePlan
-    disk: DiskNeed
+    disk: StudyDisk
     points: tuple[ForeseenPoint, ...]
     corpus: CorpusFacts
     passes: float
@@ -123,12 +123,13 @@ def check_budget(space: Space) -> None:
     )
 
 
-def plan_study(space: Space, corpus: CorpusFacts, costs: Costs, *, lanes: int, bytes_code: int) -> StudyPlan:
+def plan_study(
+    space: Space, corpus: CorpusFacts, costs: Costs, disk: StudyDisk, *, lanes: int, bytes_code: int
+) -> StudyPlan:
     """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`."""
     check_budget(space)
     config = space.base.config
     roles, rounds, limited = _trials(space, costs, lanes)
-    settings = config.to_run_settings(bytes_code)
     return StudyPlan(
         study=space.name,
         preset=config.preset,
@@ -140,7 +141,7 @@ def plan_study(space: Space, corpus: CorpusFacts, costs: Costs, *, lanes: int, b
         roles=roles,
         lanes=lanes,
         time=TimePlan(rounds, costs, limited),
-        disk=disk_need(settings, len(roles), config.workers),
+        disk=disk,
         points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code)),
         corpus=corpus,
         passes=costs.steps * config.batch.tokens / corpus.train_tokens,
