@@ -28,6 +28,9 @@ def track(study: str | None = STUDY_ARGUMENT, tracking_uri: str | None = TRACKIN
     found = load_study(study)
     folder = study_folder(found.folder)
     store = Store.of(folder, found.record.header.get("tracking_uri") if tracking_uri is None else tracking_uri)
+    if not store.is_server:
+        # An archive that may only be read needs another store, which MLflow would take seconds to find out.
+        store.foresee()
     counts = _replay("track", folder, store, output)
     output.result(f"{store.name}: {_words(counts)}")
     if counts.missing:

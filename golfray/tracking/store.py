@@ -166,7 +166,7 @@ class Store:
         return locked
 
     def foresee(self) -> str | None:
-        """As :meth:`check`, for a plan: nothing is written, and the study's own folder need not be there yet."""
+        """As :meth:`check`, but nothing is written, and the study's own folder need not be there yet."""
         if self.path is None:
             return self._check_server()
         folder = self.path.parent if self.is_sqlite else self.path
