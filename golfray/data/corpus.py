@@ -17,7 +17,7 @@ from golfray.core.shards import list_shards, map_shard
 from golfray.data import kjv
 from golfray.data.build import Recipe, build_corpus
 from golfray.data.byte_accounting import encodes_again, find_inexact
-from golfray.data.errors import DataError, VocabularyError
+from golfray.data.errors import DataError
 from golfray.data.home import golfray_home
 from golfray.data.manifest import FILE_NAME, Manifest, describe_file, read_manifest
 from golfray.data.reference_points import uniform_bits_per_byte
@@ -149,11 +149,10 @@ def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> 
     return corpus
 
 
-def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_size: int) -> Corpus:
+def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings) -> Corpus:
     """The corpus of a run: what ``data`` names, or the demo corpus where it names nothing at laptop scale.
 
-    Raises ``DataError`` at full scale without FineWeb (saying how to get it), and where the tokenizer has more pieces
-    than the model's vocabulary.
+    Raises ``DataError`` at full scale without FineWeb, saying how to get it.
     """
     if data.folder:
         corpus = open_corpus(pathlib.Path(data.folder), pathlib.Path(data.tokenizer) if data.tokenizer else None)
@@ -163,8 +162,6 @@ def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_si
         corpus = demo_corpus()
     if scale == "full" and corpus.is_demo:
         raise DataError(NEEDS_FINEWEB.format(reason=f"data.folder is the demo corpus {corpus.name}."))
-    if corpus.vocab_size > vocab_size:
-        raise VocabularyError(corpus.tokenizer, corpus.vocab_size, vocab_size)
     return corpus
 
 
