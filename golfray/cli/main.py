@@ -163,7 +163,7 @@ def _run(words: list[str]) -> int:
 
 def _leave(output: Output, code: int) -> int:
     """The document of a verb that was ended from outside; returns its exit code."""
-    output.document("error", {**_NOWHERE, "message": MEANINGS[code], "exit_code": code})
+    _last_document(output, {**_NOWHERE, "message": MEANINGS[code], "exit_code": code})
     return code
 
 
@@ -175,8 +175,7 @@ def _broken_pipe(output: Output, error: BrokenPipeError, stdout: tuple[int, int]
     # Rich puts the null device in the place of a closed output.
     if not closed and _identity_of_stdout() == stdout:
         return _explain(output, error)
-    # What is still buffered has nowhere to go.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_stdout()
     return OUTPUT_CLOSED
 
 
@@ -204,8 +203,21 @@ def _explain(output: Output, error: Exception) -> int:
         sys.excepthook(type(error), error, error.__traceback__)
     code = USAGE if code is None else int(code)
     place = {name: getattr(error, name, None) for name in _NOWHERE}
-    output.document("error", {**place, "message": message, "exit_code": code})
+    _last_document(output, {**place, "message": message, "exit_code": code})
     return code
+
+
+def _last_document(output: Output, content: dict[str, Any]) -> None:
+    """The document of an error, where standard output takes one: it may be what failed, which has been said then."""
+    try:
+        output.document("error", content)
+    except OSError:
+        _drop_stdout()
+
+
+def _drop_stdout() -> None:
+    """What is still buffered would fail once more, when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:
@@ -223,8 +235,7 @@ def _place_of(error: OSError) -> str:
     try:
         sys.stdout.flush()
     except OSError:
-        # What is still buffered would fail once more, when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
     return "standard output or a file"
 
 
