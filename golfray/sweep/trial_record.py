@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
@@ -134,7 +135,7 @@ def setting_at(settings: Any, path: str, default: Any = None) -> Any:
     return node
 
 
-def setting_paths(settings: dict[str, Any]) -> set[str]:
+def setting_paths(settings: Mapping[str, Any]) -> set[str]:
     """Every dotted path at which a value stands."""
     return {
         path
