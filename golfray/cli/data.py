@@ -50,12 +50,12 @@ def build(
     import shlex
 
     from golfray.cli.wiring import absolute, preset_seq_lens
-    from golfray.data.own_text import OwnText, build_own_text
+    from golfray.data.own_text import OwnText, build_own_text, name_of
     from golfray.data.sequences import judge_length
     from golfray.data.text_files import TextFormat
 
     request = OwnText(
-        name=out.absolute().name if name is None else name,
+        name=name_of(out) if name is None else name,
         files=files,
         form=TextFormat(text_key, separator),
         val_files=tuple(val),

@@ -60,6 +60,11 @@ def open_against(
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         shards = [path]
+    elif other is not None:
+        raise DataError(
+            f"--against-tokenizer {other}: is about shards, and --against {path} is a text file: leave it out, or give "
+            "a folder or a .bin"
+        )
     else:
         return Against(path, Overlap(_digest_texts(path, tokenizer)), by_tokens=True)
     theirs = tokenizer if other is None else load_tokenizer(other)

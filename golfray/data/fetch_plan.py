@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from golfray.config.sizes import size_text
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener, LocalState, local_state
@@ -68,13 +69,13 @@ class FetchPlan:
         lines = [f"{dataset.name} of {self.request.source.name}, into {self.request.to}"]
         for kind, what in groups.items():
             if files := self.of_kind(kind):
-                lines.append(f"  {kind:9s}  {in_units(sum(file.size for file in files)):>9s}  {what}")
+                lines.append(f"  {kind:9s}  {size_text(sum(file.size for file in files)):>9s}  {what}")
         there = sum(state.is_there for state in self.states)
         begun = sum(state.have for state in self.states if not state.is_there)
         if there or begun:
-            lines.append(f"  {there} file(s) are there, to be verified, and {in_units(begun)} of others")
+            lines.append(f"  {there} file(s) are there, to be verified, and {size_text(begun)} of others")
         lines.append(
-            f"  to be written: {in_units(self.need_bytes)} (one copy, here); free: {in_units(self.free_bytes)}"
+            f"  to be written: {size_text(self.need_bytes)} (one copy, here); free: {size_text(self.free_bytes)}"
         )
         return lines
 
@@ -113,10 +114,10 @@ class FetchPlan:
     def check_room(self) -> None:
         """Raise ``CannotWriteError`` where the disk has too little room."""
         if self.need_bytes and self.need_bytes + MARGIN_BYTES > self.free_bytes:
+            more = size_text(self.need_bytes + MARGIN_BYTES - self.free_bytes)
             raise CannotWriteError(
                 f"{self.request.to}: {self.need_bytes:,} bytes are needed, but {self.free_bytes:,} are free there; "
-                f"free {in_units(self.need_bytes + MARGIN_BYTES - self.free_bytes)}, choose another disk with --to, or "
-                "take fewer --train-shards"
+                f"free {more}, choose another disk with --to, or take fewer --train-shards"
             )
 
 
@@ -155,14 +156,6 @@ def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) ->
         need_bytes=sum(file.size - state.have for file, state in zip(files, states, strict=True)),
         free_bytes=_free_bytes(request.to) + sum(state.discarded for state in states),
     )
-
-
-def in_units(count: int) -> str:
-    """Bytes for a person: 16.0 GB, 254.5 kB."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count} bytes"
 
 
 def _where_else(source: Source) -> str:

@@ -79,9 +79,17 @@ class OwnText:
         if self.tokenizer is not None and self.vocab_size is not None:
             raise DataError("--tokenizer has its own number of pieces: leave --vocab-size out")
         if self.vocab_size is not None:
-            check_vocab_size(self.vocab_size)
+            check_vocab_size(self.vocab_size, "--vocab-size")
         if not 0 < self.shard_tokens < 2**31:
             raise DataError(f"--shard-tokens must be at least 1 and below {2**31}, got {self.shard_tokens}")
+
+
+def name_of(folder: pathlib.Path) -> str:
+    """The name of a corpus that is called as its folder. Raises ``DataError`` where no corpus can be called so."""
+    name = folder.absolute().name
+    if name.startswith("."):
+        raise DataError(f"--out {folder}: a corpus is named as its folder, and no name begins with a dot; give --name")
+    return name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,6 +34,8 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
     check_vocab_size(vocab_size)
     # Read before training begins: SentencePiece would turn an error or an interruption in between into one of its own.
     taken, total = _take(documents)
+    if total == 0:
+        raise DataError("there is no text to train a tokenizer on")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -61,10 +63,13 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
     return model.getvalue()
 
 
-def check_vocab_size(vocab_size: int) -> None:
-    """Raise ``DataError`` where no tokenizer can have so many pieces: the special ones, the bytes, and one more."""
+def check_vocab_size(vocab_size: int, name: str = "vocab_size") -> None:
+    """Raise ``DataError`` where no tokenizer can have so many pieces: the special ones, the bytes, and one more.
+
+    ``name`` is what the person who gave the number knows it by.
+    """
     if not UNK_ID + 257 < vocab_size <= MAX_VOCAB_SIZE:
-        raise DataError(f"vocab_size must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
+        raise DataError(f"{name} must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
 
 
 def load_tokenizer(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
@@ -82,7 +87,7 @@ def load_tokenizer(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except DataError as error:
         raise DataError(error.what, where=path) from error
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:  # the latter where its message quotes a damaged piece
         raise DataError("not a SentencePiece model: its parts do not fit together", where=path) from error
 
 

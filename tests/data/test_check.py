@@ -385,6 +385,16 @@ def test_against_shards_of_another_tokenizer(folder: pathlib.Path, tmp_path: pat
     assert check(folder, against=other).findings == [], "read as the same tokenizer's, none is the same"
 
 
+def test_a_tokenizer_for_text_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path, tiny_corpus: Corpus) -> None:
+    """It would have been ignored: the text is encoded as the shards are."""
+    text = tmp_path / "other.txt"
+    text.write_text("some words")
+    with pytest.raises(
+        DataError, match=r"--against-tokenizer .*\.model: is about shards, .*other\.txt is a"
+    ):
+        check(folder, against=text, against_tokenizer=tiny_corpus.tokenizer)
+
+
 def test_against_nothing(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     for path, message in (
         (tmp_path / "absent.bin", r"absent\.bin: no such file"),
