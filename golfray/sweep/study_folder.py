@@ -79,14 +79,16 @@ class Driver:
         return f"`golfray {self.verb}` (process {self.pid} on {self.host}, since {since})"
 
 
-def create_study_folder(folder: Path) -> Path:
+def create_study_folder(folder: Path, mounts: Path = _MOUNTS) -> Path:
     """Make the folder of a study that is about to start, and return it.
 
     Raises ``ConfigError`` where it holds a study or something else has its name, ``StudyFolderError`` where the disk
-    does not let it be made. A folder without a study's first record (an earlier start got no further) is used.
+    does not let it be made or is no local one (``mounts``: see :func:`check_local_disk`); nothing is left there then.
+    A folder without a study's first record (an earlier start got no further) is used.
     """
     if holds_study(folder):
         raise existing_study(folder)
+    check_local_disk(folder, mounts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

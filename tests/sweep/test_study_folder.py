@@ -191,6 +191,9 @@ def test_a_study_on_a_network_disk_is_refused_by_name(tmp_path: Path, kind: str)
     with pytest.raises(StudyFolderError, match=rf"is on a network file system \({kind}\); .* --study-dir") as caught:
         check_local_disk(tmp_path / "studies" / "muon", mounts)
     assert caught.value.exit_code == 4
+    with pytest.raises(StudyFolderError, match="is on a network file system"):
+        create_study_folder(tmp_path / "studies" / "muon", mounts)
+    assert list(tmp_path.iterdir()) == [mounts], "nothing is left behind"
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "9p", "virtiofs", "fuseblk"])
@@ -198,6 +201,7 @@ def test_a_study_on_a_local_disk_is_not(tmp_path: Path, kind: str) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"{MOUNTS}50 27 0:50 / {tmp_path} rw - {kind} something rw\n")
     check_local_disk(tmp_path / "studies" / "muon", mounts)
+    assert create_study_folder(tmp_path / "studies" / "muon", mounts).is_dir()
 
 
 def test_the_kernels_own_table_is_read(tmp_path: Path) -> None:
