@@ -1,8 +1,15 @@
 """A study that goes on with other data, another script, or another space."""
 
+from pathlib import Path
+
 import pytest
 
 from golfray.sweep.resume import trials_outside
+from golfray.sweep.space import load_space
+from golfray.sweep.space_diff import changes_since
+from golfray.sweep.space_record import space_of
+from golfray.sweep.study import Study
+from golfray.sweep.study_folder import create_study_folder
 from golfray.sweep.trial_record import REPLICATE
 from tests.sweep.small_studies import RESUMED
 
@@ -55,3 +62,60 @@ def test_the_same_parameters_may_be_another_configuration(make, space_at, small)
     outside = trials_outside(space_at(small.replace(", at_most: muon.momentum_end", "")), record)
     assert {entry["trial"] for entry in outside} == bounded
     assert all(entry["reason"].startswith("muon.momentum_start was 0.") for entry in outside)
+
+
+DATA = {"folder": "/data/a", "name": "a", "reference": {"uniform": 4.0}, "warning": ""}
+PARENT = """\
+preset: parameter-golf
+scale: laptop
+workers: 2
+budget: {trials: 4}
+replicates: 1
+fixed: {model.num_layers: 2}
+limits: {score: 300}
+first_points: [{optimizer.matrix_lr: 0.1}]
+knobs:
+  optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}
+  muon.ns_steps: {low: 3, high: 6}
+scales: {laptop: {muon.ns_steps: {low: 4}}}
+"""
+CHILD = "extends: parent.yaml\nname: child\nknobs: {optimizer.matrix_lr: {high: 0.2}}\nbudget: {trials: 3}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines", "allowed"),
+    [
+        ("low: 0.02", "low: 0.03", ["knobs.optimizer.matrix_lr.low: 0.02 -> 0.03"], True),
+        ("{low: 4}", "{low: 5}", ["knobs.muon.ns_steps.low: 4 -> 5"], True),
+        (
+            "  muon.ns_steps: {low: 3, high: 6}\nscales: {laptop: {muon.ns_steps: {low: 4}}}\n",
+            "",
+            ["knobs.muon.ns_steps: 4..6 -> none"],
+            True,
+        ),
+        ("score: 300", "score: 30", ["limits.score: 300.0 -> 30.0"], True),
+        ("{trials: 4}", "{trials: 4, minutes: 9}", ["budget.minutes: none -> 9.0"], True),
+        ("matrix_lr: 0.1}", "matrix_lr: 0.11}", ["first_points.0.optimizer.matrix_lr: 0.1 -> 0.11"], True),
+        ("num_layers: 2", "num_layers: 3", ["fixed.model.num_layers: 2 -> 3"], False),
+        ("workers: 2", "workers: 1", ["workers: 2 -> 1", "fixed.workers: 2 -> 1"], False),
+        # What the child says otherwise, and what this scale does: nothing has changed.
+        ("high: 0.16", "high: 0.15", [], True),
+        ("{trials: 4}", "{trials: 40}", [], True),
+        ("low: 3", "low: 2", [], True),
+    ],
+)
+def test_a_file_that_a_space_extends_may_have_changed(
+    synthetic, tmp_path: Path, old: str, new: str, lines: list[str], allowed: bool
+) -> None:
+    (tmp_path / "parent.yaml").write_text(PARENT)
+    (tmp_path / "child.yaml").write_text(CHILD)
+    before = load_space(tmp_path / "child.yaml", has_gpu=False)
+    facts = {"bytes_code": 50_000, "data": DATA}
+    folder = create_study_folder(tmp_path / "study")
+    record = Study(before, synthetic(), folder, uniform_bpb=4.0, **facts).run()
+    assert old in PARENT
+    (tmp_path / "parent.yaml").write_text(PARENT.replace(old, new))
+    changes = changes_since(record, load_space(tmp_path / "child.yaml", has_gpu=False), **facts)
+    assert sorted(map(str, changes)) == sorted(lines)
+    assert all(change.may_be for change in changes) == allowed
+    assert changes_since(record, space_of(record, "log"), **facts) == [], "without the file, the log has it all"
