@@ -32,7 +32,7 @@ TRACKING_URI = typer.Option(
 )
 STUDY_ARGUMENT = typer.Argument(
     None,
-    metavar="[STUDY]",
+    metavar="STUDY",
     help="Folder of the study, or its name below ./studies; default: the one written last there.",
     autocompletion=complete_study,
 )

@@ -27,7 +27,7 @@ RESUME = typer.Option(
 
 @with_output
 def tune(
-    space_file: Path | None = typer.Argument(None, metavar="[SPACE.yaml]", help="The search space."),
+    space_file: Path | None = typer.Argument(None, metavar="SPACE.yaml", help="The search space."),
     study_dir: Path | None = typer.Option(None, help="Folder of this study; default: studies/<name of the space>."),
     resume: str | None = RESUME,
     allow_changes: bool = typer.Option(

@@ -50,9 +50,11 @@ def seconds_text(value: float) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A knob's value in few characters: four significant digits for a float."""
+    """A knob's value in few characters: four significant digits for a float; an empty text as ``""``."""
     if value is None:
         return "-"
+    if value == "":
+        return '""'
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from golfray.config.sizes import size_text
 from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
-from golfray.sweep.disk_room import bytes_words, free_bytes
+from golfray.sweep.disk_room import free_bytes
 from golfray.sweep.plan import ForeseenPoint, StudyPlan
 
 
@@ -131,21 +132,21 @@ def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
     disk, need = plan.disk, plan.disk.need
     if here.taken:
         yield f"{here.study_folder} holds a study already: to start this one, give another folder with --study-dir"
-    parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in need.parts.items())
+    parts = ", ".join(f"{what} {size_text(size)}" for what, size in need.parts.items())
     limit = "at most" if disk.bounded else "about"
-    yield f"disk: {limit} {bytes_words(need.study)} in {here.study_folder} ({_free(here.study_folder)}): {parts}"
+    yield f"disk: {limit} {size_text(need.study)} in {here.study_folder} ({_free(here.study_folder)}): {parts}"
     retries = f"{disk.retries} of them made once more" if disk.retries > 1 else "one of them made once more"
     trials = "1 trial" if disk.trials == 1 else f"{disk.trials} trials"
     ends = "" if disk.bounded else "; nothing but time limits their number"
-    yield f"  for {trials}, {retries}; each further attempt at one needs {bytes_words(disk.an_attempt)}{ends}"
+    yield f"  for {trials}, {retries}; each further attempt at one needs {size_text(disk.an_attempt)}{ends}"
     if need.elsewhere:
-        yield f"  and {bytes_words(need.elsewhere)} in MLflow's store, {here.store}"
+        yield f"  and {size_text(need.elsewhere)} in MLflow's store, {here.store}"
     free = _free(here.temporary_folder)
-    yield f"  and {bytes_words(need.temporary)} in {here.temporary_folder} while it runs ({free})"
+    yield f"  and {size_text(need.temporary)} in {here.temporary_folder} while it runs ({free})"
 
 
 def _free(folder: Path) -> str:
-    return f"{bytes_words(free_bytes(folder))} free"
+    return f"{size_text(free_bytes(folder))} free"
 
 
 def _data(plan: StudyPlan) -> Iterator[str]:

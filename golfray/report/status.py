@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from golfray.config.sizes import size_text
 from golfray.report.documents import running_entry, study_document
 from golfray.report.live_table import rough_seconds_text
 from golfray.report.lookup import FoundStudy
@@ -102,7 +103,7 @@ class StudyStatus:
             f"best feasible: {self._best_words()}",
             f"seed noise: {claim(record).noise}",
             f"time: {self._time_words()}",
-            f"disk: {disk_text(self.disk_bytes)}",
+            f"disk: {size_text(self.disk_bytes)}",
         ]
         command = self.next_command()
         return lines if command is None else [*lines, f"next: {command}"]
@@ -169,11 +170,3 @@ def disk_bytes(folder: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
-
-
-def disk_text(size: int) -> str:
-    """A size on the disk in the largest unit that leaves a whole part: ``812 kB``, ``12.3 MB``, ``4.0 GB``."""
-    for unit, name in ((10**9, "GB"), (10**6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} bytes"

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from golfray.config.sizes import size_text
 from golfray.core.settings import ModelSettings, RunSettings
 from golfray.sweep.knobs import Choice
 from golfray.sweep.size import parameter_shapes
@@ -197,8 +198,8 @@ def check_disk(need: DiskNeed, study_folder: Path, temporary_folder: Path, store
         if room < least:
             elsewhere = _ELSEWHERE[names[0]]
             raise DiskTooSmall(
-                f"{folder}: {' and '.join(names)} need{'s' if len(names) == 1 else ''} {bytes_words(size)}, "
-                f"{bytes_words(least)} with a reserve, but this disk has {bytes_words(room)} free; make room, choose "
+                f"{folder}: {' and '.join(names)} need{'s' if len(names) == 1 else ''} {size_text(size)}, "
+                f"{size_text(least)} with a reserve, but this disk has {size_text(room)} free; make room, choose "
                 f"{elsewhere}, or lower the number of trials"
             )
 
@@ -219,8 +220,3 @@ def nearest_folder(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
-
-
-def bytes_words(size: int) -> str:
-    """A size in MiB or GiB, as a person reads it."""
-    return f"{size / 1024**3:.1f} GiB" if size >= 1024**3 else f"{size / MIB:.1f} MiB"

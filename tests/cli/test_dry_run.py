@@ -108,9 +108,9 @@ def test_a_disk_without_room_for_the_study_is_refused_alike_by_plan_and_study(
     ends = golfray.run_all({"plan": [*command, "--dry-run"], "study": command})
     for ended in ends.values():
         assert ended.code == 4, ended
-        assert "this disk has 8.0 MiB free" in ended.one_line()
+        assert "this disk has 8.4 MB free" in ended.one_line()
     assert ends["plan"].one_line() == ends["study"].one_line()
-    said = re.search(r"^disk: at most (\S+ MiB) in", ends["plan"].out, re.MULTILINE)
+    said = re.search(r"^disk: at most (\S+ MB) in", ends["plan"].out, re.MULTILINE)
     assert f"the study needs {said[1]}, " in ends["study"].err
     assert [path for path in disk.rglob("*") if path.is_file()] == []
 

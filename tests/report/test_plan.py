@@ -72,7 +72,7 @@ def test_what_a_person_reads(here) -> None:
         "  end: 7.0 s",
         "  measured here just now",
         "  assumed as measured earlier",
-        "  for 6 trials, one of them made once more; each further attempt at one needs 2.0 MiB",
+        "  for 6 trials, one of them made once more; each further attempt at one needs 2.1 MB",
         "MLflow: http://tracker.example.org",
         "data: about 155 steps a trial are 0.25 passes over the 1,264,581 training tokens of kjv",
         "expected bytes of the first trials, 44,819 of them code; +- is what is usually missed by",
@@ -83,9 +83,9 @@ def test_what_a_person_reads(here) -> None:
         "  t003 sampler: refused: kv heads (as trial 0)",
     ]
     study, temporary = (line for line in lines if " free)" in line)
-    assert study.startswith(f"disk: at most 12.0 MiB in {here.study_folder} (")
-    assert study.endswith("free): checkpoints 8.0 MiB, artifacts 4.0 MiB")
-    assert temporary.startswith("  and 150.0 MiB in /tmp while it runs (")
+    assert study.startswith(f"disk: at most 12.6 MB in {here.study_folder} (")
+    assert study.endswith("free): checkpoints 8.4 MB, artifacts 4.2 MB")
+    assert temporary.startswith("  and 157.3 MB in /tmp while it runs (")
 
 
 def test_a_folder_that_holds_a_study_is_named(here) -> None:
@@ -101,11 +101,11 @@ def test_trials_that_nothing_but_time_limits_are_no_upper_bound(here) -> None:
     need = dataclasses.replace(PLAN.disk.need, elsewhere=5 * MIB)
     disk = dataclasses.replace(PLAN.disk, need=need, trials=30, retries=3, bounded=False)
     lines = plan_lines(dataclasses.replace(PLAN, disk=disk), here)
-    (place,) = (number for number, line in enumerate(lines) if line.startswith("disk: about 12.0 MiB in "))
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("disk: about 12.6 MB in "))
     assert lines[place + 1 : place + 3] == [
-        "  for 30 trials, 3 of them made once more; each further attempt at one needs 2.0 MiB; nothing but time limits "
+        "  for 30 trials, 3 of them made once more; each further attempt at one needs 2.1 MB; nothing but time limits "
         "their number",
-        "  and 5.0 MiB in MLflow's store, http://tracker.example.org",
+        "  and 5.2 MB in MLflow's store, http://tracker.example.org",
     ]
     assert not any("at most" in line for line in lines)
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from golfray.report.lookup import load_study
-from golfray.report.status import StudyStatus, disk_bytes, disk_text
+from golfray.report.status import StudyStatus, disk_bytes
 from golfray.sweep.events import encode_record
 from tests.report.scripted import eventful_study, plain_study
 
@@ -130,11 +130,3 @@ def test_disk_use_is_that_of_all_files_below(tmp_path):
     (tmp_path / "deep" / "er" / "file").write_bytes(b"x" * 1_000_000)
     (tmp_path / "link").symlink_to("/")
     assert 1_000_000 <= disk_bytes(tmp_path) < 1_100_000
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(7, "7 bytes"), (1000, "1 kB"), (812_400, "812 kB"), (12_345_678, "12.3 MB"), (4 * 10**9, "4.0 GB")],
-)
-def test_sizes_in_words(size, text):
-    assert disk_text(size) == text

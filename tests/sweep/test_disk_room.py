@@ -10,7 +10,6 @@ from golfray.sweep.disk_room import (
     MIB,
     DiskNeed,
     DiskTooSmall,
-    bytes_words,
     check_disk,
     disk_need,
     free_bytes,
@@ -139,10 +138,10 @@ def test_a_full_disk_of_such_a_store_is_refused_too(small_disk, tmp_path) -> Non
     need = DiskNeed({"all": MIB}, 0, elsewhere=30 * MIB)
     # A server has a disk of its own.
     check_disk(need, tmp_path / "studies", tmp_path, None)
-    with pytest.raises(DiskTooSmall, match=r"mlflow.db: MLflow's store needs 30.0 MiB.* another store with --tracking"):
+    with pytest.raises(DiskTooSmall, match=r"mlflow.db: MLflow's store needs 31.5 MB.* another store with --tracking"):
         check_disk(need, tmp_path / "studies", tmp_path, store)
     store.write_bytes(bytes(MIB))
-    with pytest.raises(DiskTooSmall, match=r"this disk has 23.0 MiB free"):
+    with pytest.raises(DiskTooSmall, match=r"this disk has 24.1 MB free"):
         check_disk(need, tmp_path / "studies", tmp_path, store)
 
 
@@ -157,7 +156,7 @@ def test_a_full_disk_is_refused_with_need_room_place_and_remedy(small_disk, tmp_
         check_disk(DiskNeed({"all": 30 * MIB}, 0), study, tmp_path, study / "mlflow.db")
     assert caught.value.exit_code == 4
     assert str(caught.value) == (
-        f"{study}: the study needs 30.0 MiB, 49.0 MiB with a reserve, but this disk has 24.0 MiB free; make room, "
+        f"{study}: the study needs 31.5 MB, 51.4 MB with a reserve, but this disk has 25.2 MB free; make room, "
         "choose another folder with --study-dir, or lower the number of trials"
     )
     assert not study.exists()
@@ -187,11 +186,6 @@ def test_free_bytes_are_those_of_the_nearest_folder(small_disk, tmp_path) -> Non
     disk = small_disk("8m")
     (disk / "full").write_bytes(bytes(3 * MIB))
     assert free_bytes(disk / "a" / "b") == shutil.disk_usage(disk).free == 5 * MIB
-
-
-def test_sizes_in_words() -> None:
-    assert bytes_words(int(1.5 * MIB)) == "1.5 MiB"
-    assert bytes_words(3 * 1024**3) == "3.0 GiB"
 
 
 def test_log_points_count() -> None:
