@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 JSON_SCHEMA = "golfray/1"
 
 JSON_OPTION = "--json"
+VERBOSE_OPTIONS = frozenset({"-v", "--verbose"})
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (bool, typer.Option(False, JSON_OPTION, help="Print JSON, one document a line, on standard output.")),

@@ -267,7 +267,7 @@ class Study:
     def _log_failure(self, error: BaseException) -> None:
         """End in the log what runs no more. None of it was a trial's fault, so a resumed study runs all of it again."""
         if isinstance(error, KeyboardInterrupt):
-            reason = "interrupted"
+            reason = self._end_reason or "interrupted"
             outcome = Outcome(Kind.CANCELLED, reason)
         else:
             reason = f"the study failed: {type(error).__name__}: {error}"

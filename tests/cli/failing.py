@@ -9,11 +9,12 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import typer
 
 from golfray.cli import main as cli
-from golfray.cli.interrupts import Terminated
+from golfray.cli.interrupts import HungUp, Terminated
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
 from golfray.ship.launch import LaunchError
@@ -40,6 +41,18 @@ def by_a_signal() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def by_hanging_up() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def after_the_terminal_is_gone() -> None:
+    """As where the shell's ``disown`` kept the signal away: somebody closes it, and the verb goes on saying things."""
+    print("ready", flush=True)
+    while True:
+        print("a line", flush=True)
+        time.sleep(0.01)
+
+
 def too_few_minutes() -> None:
     from golfray.sweep.plan import BudgetTooSmall
 
@@ -52,6 +65,9 @@ def raising(error: BaseException) -> object:
 
     return end
 
+
+# Not of a kind to be run in a row with the others.
+ALONE = {"terminal": after_the_terminal_is_gone}
 
 ENDS = {
     "well": lambda: None,
@@ -68,15 +84,21 @@ ENDS = {
     "interrupt": raising(KeyboardInterrupt()),
     "abort": raising(typer.Abort()),
     "sigterm": by_a_signal,
+    "sighup": by_hanging_up,
+    "hung_up": raising(HungUp()),
     "terminated": raising(Terminated()),
     "ray": by_ray,
     "closed": other_pipe_while_nobody_reads,
 }
 
 
-def fail(how: str, as_json: bool = typer.Option(False, "--json")) -> None:
+def fail(
+    how: str,
+    as_json: bool = typer.Option(False, "--json"),
+    verbose: bool = typer.Option(False, "--verbose", "-v"),
+) -> None:
     """End in one of the ways of ENDS."""
-    ENDS[how]()
+    (ENDS | ALONE)[how]()
 
 
 def run_all(folder: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from golfray.cli.exit_codes import EXIT_CODES_HELP, MEANINGS
 from tests.cli.documented import read_tables
+from tests.cli.on_terminal import OnTerminal
 
 SCRIPT = pathlib.Path(__file__).with_name("failing.py")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "exit_codes.md"
@@ -29,6 +30,8 @@ ENDS: dict[str, tuple[int, str | None, str | None]] = {
     "interrupt": (130, "golfray: interrupted", None),
     "abort": (130, "golfray: interrupted", None),
     "sigterm": (143, "golfray: terminated", None),
+    "sighup": (129, "golfray: hung up", None),
+    "hung_up": (129, "golfray: hung up", None),
     "terminated": (143, "golfray: terminated", None),
     "ray": (143, "golfray: terminated", None),
 }
@@ -95,6 +98,23 @@ def test_a_closed_output_ends_it_without_a_word():
     assert (process.wait(120), process.stderr.read()) == (141, "")
 
 
+@pytest.mark.parametrize(("disowned", "code"), [(False, 129), (True, 141)])
+def test_a_closed_terminal_ends_it(disowned, code):
+    """Told so by SIGHUP, or by the first line that has nowhere to go."""
+    terminal = OnTerminal([sys.executable, SCRIPT, "fail", "terminal"], disowned)
+    terminal.read_until("ready")
+    terminal.hang_up()
+    assert terminal.end(120) == code
+
+
+def test_an_error_of_the_system_has_its_traceback_where_more_is_wanted():
+    ended = run("file", "-v")
+    assert ended.returncode == 4
+    lines = ended.stderr.splitlines()
+    assert lines[:2] == ["golfray: absent.bin: No such file or directory", "Traceback (most recent call last):"]
+    assert lines[-1] == "FileNotFoundError: [Errno 2] No such file or directory: 'absent.bin'"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["--version"]])
 def test_help_that_nobody_reads_ends_without_a_word(golfray, arguments):
     started = golfray.start(*arguments)
@@ -110,5 +130,10 @@ def test_the_page_and_the_help_have_every_code():
 
 def test_codes_of_signals_are_those_of_shells():
     codes = {meaning: code for code, meaning in MEANINGS.items()}
-    signals = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM, "output closed": signal.SIGPIPE}
+    signals = {
+        "hung up": signal.SIGHUP,
+        "interrupted": signal.SIGINT,
+        "terminated": signal.SIGTERM,
+        "output closed": signal.SIGPIPE,
+    }
     assert {name: codes[name] for name in signals} == {name: 128 + number for name, number in signals.items()}
