@@ -7,15 +7,15 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 import psutil
 import pytest
 
+from tests.cluster.gone import wait_until_gone
+
 pytestmark = pytest.mark.slow
 
 HERE = pathlib.Path(__file__).parent
-PATIENCE_SECONDS = 300
 
 
 def start(script, *arguments, **environment):
@@ -44,11 +44,8 @@ class Cluster:
         return self.process.stdout.readline().strip()
 
     def wait_until_nothing_is_held(self):
-        begun = time.monotonic()
-        while (held := json.loads(self.ask("held"))) != {"groups": 0, "actors": []}:
-            assert time.monotonic() < begun + PATIENCE_SECONDS, held
-            time.sleep(0.5)
-        print(f"nothing held after {time.monotonic() - begun:.1f} s")
+        took = wait_until_gone(lambda: json.loads(self.ask("held")), {"groups": 0, "actors": []})
+        print(f"nothing held after {took:.1f} s")
 
     def study(self, folder):
         (folder / "shards").mkdir()
