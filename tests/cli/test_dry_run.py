@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import time
 
@@ -145,13 +146,19 @@ def test_what_then_runs_is_what_was_planned(planned, golfray, write_space) -> No
     assert "holds a study already" in again.out
 
 
+def others_slow_it_down() -> float:
+    """How much this machine's last minute was fuller than a study alone makes it; 1 where nobody else is there."""
+    return max(1.0, os.getloadavg()[0] / (2 * len(os.sched_getaffinity(0))))
+
+
 @pytest.mark.slow
-def test_a_study_takes_the_time_that_a_record_of_another_foretells(golfray, write_space) -> None:
+def test_a_study_takes_the_time_that_the_record_of_another_foretells(golfray, write_space) -> None:
     # By seconds: what a step takes differs from hour to hour on a shared machine, and the training time does not.
-    fixed = {"stop.steps": None, "stop.seconds": 8.0}
-    space = write_space(golfray.folder / "timed.yaml", fixed=fixed, budget={"trials": 3})
+    fixed = {"stop.steps": None, "stop.seconds": 6.0}
+    space = write_space(golfray.folder / "timed.yaml", fixed=fixed, budget={"trials": 2}, replicates=1)
     first = golfray.run("tune", space, "--study-dir", "studies/first")
     assert first.code == 0, first
+    busy = [others_slow_it_down()]
     planned = golfray.run("tune", space, "--study-dir", "studies/second", "--dry-run", "--json")
     foreseen = json.loads(planned.out)["time"]
     assert foreseen["sources"][0].startswith(f"as in {golfray.folder / 'studies/first'}, ")
@@ -159,4 +166,7 @@ def test_a_study_takes_the_time_that_a_record_of_another_foretells(golfray, writ
     second = golfray.run("tune", space, "--study-dir", "studies/second")
     took = time.monotonic() - begin
     assert second.code == 0, second
-    assert 0.7 <= foreseen["total_s"] / took <= 1.3, (foreseen, took)
+    busy.append(others_slow_it_down())
+    # 30 % on a machine of one's own; what others do meanwhile nobody foretells.
+    low, high = 0.7 / max(busy), 1.3 * max(busy)
+    assert low <= foreseen["total_s"] / took <= high, (foreseen, took, busy)
