@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from golfray.core.settings import RunSettings
     from golfray.data.corpus import Corpus
+    from tests.forks import Forks
 
 # A trial small enough to run in about a second on one core.
 TINY: dict[str, dict[str, Any]] = {
@@ -30,6 +31,24 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+# Colours and widths that the terminal or the CI machine asks for would change what is printed.
+LEFT_OUT = ("FORCE_COLOR", "COLUMNS", "TERM", "XDG_CACHE_HOME", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without what changes how a command prints or in which gang it runs."""
+    return {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+
+
+@pytest.fixture(scope="session")
+def running_forks() -> "Iterator[Forks]":
+    """Starts processes of golfray in which torch is loaded already."""
+    from tests.forks import forks
+
+    with forks(plain_environment()) as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)
