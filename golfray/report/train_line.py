@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
+from golfray.report.live_display import LiveDisplay
 from golfray.report.numbers import KIND_STYLE, bpb_text, first_line, margin_text, outcome_text, seconds_text
 from golfray.report.printable import line, printable
 from golfray.sweep.outcome import Outcome
 
-REFRESH_PER_SECOND = 4
 SECONDS_A_LINE = 5.0
 
 
@@ -37,29 +36,23 @@ class TrainLine:
         self._pause = 0.0 if every_point else SECONDS_A_LINE
         self._latest: Mapping[str, float] = {}
         self._printed = 0.0
-        self._live: Live | None = None
+        self._display: LiveDisplay | None = None
 
     def __enter__(self) -> TrainLine:
         if self._console is not None and self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(
-                get_renderable=self._text,
-                console=self._console,
-                refresh_per_second=REFRESH_PER_SECOND,
-                redirect_stdout=True,
-                redirect_stderr=True,
-            )
-            self._live.start()
+            self._display = LiveDisplay(self._console, self._text)
+            self._display.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._display is not None:
+            self._display.stop()
+            self._display = None
 
     def point(self, point: Mapping[str, float]) -> None:
         """Take one progress point of ``golfray.core.trial.run_trial``."""
         self._latest = point
-        if self._live is not None or self._console is None:
+        if self._display is not None or self._console is None:
             return
         if not self._printed or time.monotonic() - self._printed >= self._pause:
             self._printed = time.monotonic()
@@ -67,8 +60,11 @@ class TrainLine:
 
     def text(self, words: str) -> None:
         """Print a line that the trial said, above the live one."""
-        if self._console is not None:
-            self._console.print(Text(printable(words, keep="\t")), soft_wrap=True)
+        said = Text(printable(words, keep="\t"))
+        if self._display is not None:
+            self._display.print(said, soft_wrap=True)
+        elif self._console is not None:
+            self._console.print(said, soft_wrap=True)
 
     def _text(self) -> Text:
         point = self._latest
