@@ -6,11 +6,12 @@ types that are not, are not looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from golfray.sweep.outcome import Kind
 
@@ -57,6 +58,22 @@ class _Knob(_Shape):
     preset: _Plain = None
     when: dict[str, list[_Plain]] = {}
 
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> _Knob:
+        if self.type == "choice":
+            return self
+        if not -math.inf < self.low < self.high < math.inf:
+            raise ValueError(f"low < high must hold, got low={self.low!r}, high={self.high!r}")
+        if self.log and self.low <= 0 and not self.complement:
+            raise ValueError(f"low must be above 0 where log is true, got {self.low!r}")
+        # 0.7 - 0.6 is a rounding less than the step 0.1.
+        if self.step is not None and not 0 < self.step <= (self.high - self.low) * (1 + 1e-8):
+            raise ValueError(f"0 < step <= high - low must hold, got {self.step!r}")
+        whole = (self.low, self.high, 1 if self.step is None else self.step)
+        if self.type == "int" and not all(float(number).is_integer() for number in whole):
+            raise ValueError(f"low, high and step must be integers, got {whole}")
+        return self
+
 
 class _Space(_Shape):
     name: str = ""
@@ -65,7 +82,7 @@ class _Space(_Shape):
     implied: _Values
     knobs: dict[str, _Knob]
     first_points: list[_Values] = []
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
     replicates: _Count = 1
     limits: dict[str, float | None] = {}

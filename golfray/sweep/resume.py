@@ -14,7 +14,7 @@ from typing import Any
 
 from golfray.sweep.agenda import end_refused
 from golfray.sweep.journal import Journal
-from golfray.sweep.knobs import parameters_of, walk
+from golfray.sweep.knobs import Knob, OutOfRange, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
@@ -69,15 +69,11 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
     A setting that the trial's configuration leaves null stands for what ``at_preset`` says, so it is not compared.
     """
     try:
-        values, active = walk(space.knobs, lambda knob: knob.value(trial.params))
-    except KeyError as missing:
-        return f"has no value for {missing.args[0]}"
-    parameters = parameters_of(active)
-    for name in trial.params.keys() - parameters.keys():
+        values, active = walk(space.knobs, lambda knob: _value_within(knob, trial.params))
+    except OutOfRange as error:
+        return str(error)
+    for name in trial.params.keys() - parameters_of(active).keys():
         return f"{name} is not searched here"
-    for name, parameter in parameters.items():
-        if not parameter.contains(trial.params[name]):
-            return f"{name}={trial.params[name]!r} is outside {parameter}"
     if trial.settings is None:
         return None
     here = {**values, **space.overrides(trial.params), **space.implied}
@@ -88,6 +84,16 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
         if own is not None and not _equal(own, value):
             return f"{path} was {own!r} and would be {value!r} here"
     return None
+
+
+def _value_within(knob: Knob, params: Mapping[str, Any]) -> Any:
+    """The knob's own value at a point of the sampler; raises :class:`OutOfRange` where its parameters are not there."""
+    for name, parameter in knob.parameters.items():
+        if name not in params:
+            raise OutOfRange(f"has no value for {name}")
+        if not parameter.contains(params[name]):
+            raise OutOfRange(f"{name}={params[name]!r} is outside {parameter}")
+    return knob.value(params)
 
 
 def _lost(attempt: AttemptRecord) -> Outcome:

@@ -15,6 +15,7 @@ from golfray.sweep.agenda import work_left
 from golfray.sweep.events import LOG_NAME, EventLogError, decode_record, encode_record, read_events
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import trials_outside
+from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space_diff import allowed_changes, changes_since
 from golfray.sweep.space_record import space_of
 
@@ -145,3 +146,66 @@ def test_a_knob_that_is_new_and_that_old_settings_lack_keeps_them_from_the_sampl
     }
     with pytest.raises(ConfigError, match="holds another study"):
         allowed_changes(changes_since(record, wider, bytes_code=50_000, data=DATA), Path("studies/one"), allow=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"low": 1.0},
+        {"low": float("nan")},
+        {"high": float("inf")},
+        {"low": 0.0},
+        {"low": -1.0},
+        {"step": 0.0},
+        {"step": 1e300},
+        {"type": "int"},
+    ],
+    ids=str,
+)
+def test_a_range_that_cannot_be_searched_is_damage_in_its_line(events, change: dict[str, Any]) -> None:
+    events[0]["space"]["knobs"]["optimizer.matrix_lr"] |= change
+    with pytest.raises(EventLogError, match=r"^events\.jsonl:1: damaged record \(space\.knobs\.optimizer\.matrix_lr"):
+        resumed(events)
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"optimizer.matrix_lr": 0.05}, "has no value for export.bits_mlp"),
+        ({"optimizer.matrix_lr": "x", "export.bits_mlp": 6}, "optimizer.matrix_lr='x' is outside FloatRange("),
+        ({"optimizer.matrix_lr": 0.05, "export.bits_mlp": 6, "x": 1}, "x is not searched here"),
+    ],
+)
+def test_parameters_that_are_no_point_are_kept_from_the_sampler(events, params: dict[str, Any], reason: str) -> None:
+    asked(events, 2)["params"] = params
+    record = StudyRecord.from_events(events)
+    (outside,) = trials_outside(space_of(record, "log"), record)
+    assert outside["trial"] == 2
+    assert outside["reason"].startswith(reason)
+
+
+def test_a_switch_that_is_off_does_not_stand_for_the_number_beside_it(make, small) -> None:
+    record = make(small).run()
+    off = next(trial for trial in record.trials if trial.told and trial.params["muon.weight_decay > 0"] is False)
+    del off.params["muon.weight_decay"]
+    (entry,) = trials_outside(space_of(record, "log"), record)
+    assert entry == {"trial": off.number, "reason": "has no value for muon.weight_decay"}
+
+
+def test_a_score_without_a_number_is_a_failed_trial_for_the_sampler(make, small) -> None:
+    record = make(small).run()
+    record.trials[4].attempts[-1].outcome.metrics.pop("bytes/total")
+    sampler = StudySampler(
+        space_of(record, "log").knobs, kind="tpe", seed=3, cap_bytes=record.cap_bytes, uniform_bpb=4.0
+    )
+    sampler.restore(record)
+    told = [trial for trial in record.trials if trial.told]
+    states = dict(zip((trial.number for trial in told), (trial.state.name for trial in sampler.trials), strict=True))
+    assert {number for number, state in states.items() if state == "FAIL"} == {4}
+
+
+def test_one_step_of_a_tenth_is_a_range(events) -> None:
+    """0.7 - 0.6 is a little less than 0.1."""
+    change = {"low": 0.6, "high": 0.7, "log": False, "step": 0.1}
+    events[0]["space"]["knobs"]["optimizer.matrix_lr"] |= change
+    assert StudyRecord.from_events(events).name == "one"
