@@ -34,6 +34,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.study_folder import holds_study
 
     space, corpus = _planned_on(space)
+    warning = store.foresee()
     config, new_study = space.base.config, work_left(space, StudyRecord())
     lanes = plan_lanes(local_resources(), config.workers, config.runtime.device, new_study.most_lanes)
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
@@ -47,7 +48,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
         temporary_folder=Path(tempfile.gettempdir()),
         taken=holds_study(study_folder),
         store=store.name,
-        warning=store.foresee(),
+        warning=warning,
     )
     output.detail(*space.describe(), *space.describe_knobs())
     output.result(*plan_lines(plan, here))
