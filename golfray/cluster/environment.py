@@ -157,7 +157,7 @@ def start_session(
                 start_limit_s,
                 session,
             )
-    except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises plain ones too, such as where a node times out during startup
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         said = _last_words(session)
         stop_session(session, broken=True)
