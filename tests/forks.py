@@ -1,4 +1,7 @@
-"""Processes of golfray that need not load torch anew: they are forked from one that has (fork_server.py)."""
+"""Processes of golfray that need not load torch anew: they are forked from one that has (fork_server.py).
+
+What torch reads when it is loaded, such as OMP_NUM_THREADS, stays as it was then; programs call torch to change it.
+"""
 
 import contextlib
 import json
@@ -22,10 +25,16 @@ class Forked:
         self._connection = connection
         self._outputs = tempfile.TemporaryDirectory(prefix="golfray-fork-")
         self._files = {name: pathlib.Path(self._outputs.name) / name for name in ("out", "err")}
+        for file in self._files.values():
+            file.touch()
         files = {name: str(file) for name, file in self._files.items()}
         connection.sendall(json.dumps({**request, **files}).encode() + b"\n")
         self._answers = connection.makefile("r", encoding="utf-8")
         self.pid = int(self._answers.readline())
+
+    def said(self) -> str:
+        """What it has written to standard output so far."""
+        return self._files["out"].read_text(encoding="utf-8")
 
     def end(self) -> tuple[int, str, str]:
         """Its exit code when it has ended, or minus the number of the signal that killed it, and both outputs.
