@@ -1,12 +1,10 @@
 """Run by test_exit_codes.py: the command line with one more verb, which ends as it is told to.
 
-``failing.py fail HOW ...`` is that command. ``failing.py FOLDER`` runs it with --json for every way to end, each in a
-process of its own that is forked from this one, and leaves HOW.out, HOW.err and HOW.code in the folder.
+``failing.py fail HOW ...`` is that command.
 """
 
 import errno
 import os
-import pathlib
 import signal
 import sys
 import time
@@ -101,19 +99,6 @@ def fail(
     (ENDS | ALONE)[how]()
 
 
-def run_all(folder: pathlib.Path) -> None:
-    for how in ENDS:
-        child = os.fork()
-        if child == 0:
-            for number, suffix in ((1, "out"), (2, "err")):
-                os.dup2(os.open(folder / f"{how}.{suffix}", os.O_WRONLY | os.O_CREAT, 0o644), number)
-            cli.main(["fail", how, "--json"])
-        _, status = os.waitpid(child, 0)
-        (folder / f"{how}.code").write_text(str(os.waitstatus_to_exitcode(status)))
-
-
 if __name__ == "__main__":
     cli.app.command()(fail)
-    if sys.argv[1] == "fail":
-        cli.main(sys.argv[1:])
-    run_all(pathlib.Path(sys.argv[1]))
+    cli.main(sys.argv[1:])

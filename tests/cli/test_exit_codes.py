@@ -12,6 +12,7 @@ import pytest
 from golfray.cli.exit_codes import EXIT_CODES_HELP, MEANINGS
 from tests.cli.documented import read_tables
 from tests.cli.on_terminal import OnTerminal
+from tests.forks import Forks
 
 SCRIPT = pathlib.Path(__file__).with_name("failing.py")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "exit_codes.md"
@@ -37,24 +38,21 @@ ENDS: dict[str, tuple[int, str | None, str | None]] = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, SCRIPT, "fail", *arguments], capture_output=True, text=True, timeout=120)
+@pytest.fixture(scope="module")
+def run(running_forks: Forks):
+    """Runs ``golfray fail ...``."""
+
+    def fail(*arguments: str) -> subprocess.CompletedProcess:
+        process = running_forks.start(SCRIPT.read_text(encoding="utf-8"), "fail", *arguments)
+        return subprocess.CompletedProcess(arguments, *process.end())
+
+    return fail
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory):
+def ended(run):
     """How each of them ended, with documents."""
-    folder = tmp_path_factory.mktemp("ends")
-    subprocess.run([sys.executable, SCRIPT, folder], check=True, timeout=120)
-    return {
-        how: subprocess.CompletedProcess(
-            how,
-            int((folder / f"{how}.code").read_text()),
-            (folder / f"{how}.out").read_text(),
-            (folder / f"{how}.err").read_text(),
-        )
-        for how in ENDS
-    }
+    return {how: run(how, "--json") for how in ENDS}
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -78,11 +76,11 @@ def test_the_document_says_where(ended):
     assert place == {"file": "a.yaml", "line": 14, "column": 7, "path": "knobs.x.high"}
 
 
-def test_without_json_standard_output_stays_empty():
+def test_without_json_standard_output_stays_empty(run):
     assert run("usage").stdout == ""
 
 
-def test_wrong_use_has_a_document_too():
+def test_wrong_use_has_a_document_too(run):
     ended = run("--jsn", "--json", "usage")
     assert ended.returncode == 2
     assert json.loads(ended.stdout)["message"].startswith("No such option: --jsn")
@@ -107,7 +105,7 @@ def test_a_closed_terminal_ends_it(disowned, code):
     assert terminal.end(120) == code
 
 
-def test_an_error_of_the_system_has_its_traceback_where_more_is_wanted():
+def test_an_error_of_the_system_has_its_traceback_where_more_is_wanted(run):
     ended = run("file", "-v")
     assert ended.returncode == 4
     lines = ended.stderr.splitlines()
