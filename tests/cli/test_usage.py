@@ -19,7 +19,7 @@ def test_help_names_every_verb_and_every_exit_code(golfray):
     assert [verb for verb in VERBS if f"│ {verb} " not in ended.out] == []
     told = " ".join(ended.out.split())
     assert "Exit codes: 0 ok, 1 a bug of golfray, 2 wrong use" in told
-    assert "7 no feasible trial, 130 interrupted, 141 output closed, 143 terminated." in told
+    assert "7 no feasible trial, 129 hung up, 130 interrupted, 141 output closed, 143 terminated." in told
 
 
 GROUPS = ("show", "data")

@@ -25,7 +25,8 @@ def in_empty_folders(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("workers", "lanes"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # a dry run of tests/cli, which is fast, rehearses with two ranks as well and looks at every file
+@pytest.mark.parametrize(("workers", "lanes"), [(2, 1), (1, 2)])
 def test_real_ranks_compute_a_few_steps_and_write_nothing(tiny_settings, in_empty_folders, workers, lanes) -> None:
     before = files_below(in_empty_folders)
     found = rehearse(tiny_settings(), workers, lanes)
