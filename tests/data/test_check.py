@@ -389,9 +389,7 @@ def test_a_tokenizer_for_text_is_refused(folder: pathlib.Path, tmp_path: pathlib
     """It would have been ignored: the text is encoded as the shards are."""
     text = tmp_path / "other.txt"
     text.write_text("some words")
-    with pytest.raises(
-        DataError, match=r"--against-tokenizer .*\.model: is about shards, .*other\.txt is a"
-    ):
+    with pytest.raises(DataError, match=r"--against-tokenizer .*\.model: is about shards, .*other\.txt is a"):
         check(folder, against=text, against_tokenizer=tiny_corpus.tokenizer)
 
 
