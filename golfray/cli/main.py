@@ -202,10 +202,10 @@ def _explain(output: Output, error: Exception) -> int:
         _complain(message)
     elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         message, code = f"{_place_of(error)}: {error.strerror or error}", ENVIRONMENT
+        _complain(message)
         if output.verbose:
             # It may be a bug of ours all the same, and the message does not say who asked for the file.
             sys.excepthook(type(error), error, error.__traceback__)
-        _complain(message)
     else:
         message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG
         _complain(message)

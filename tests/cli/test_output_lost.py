@@ -40,7 +40,7 @@ def test_a_disk_that_is_full_under_the_pages_of_a_study_is_no_bug(tmp_path, moun
         4,
         ["golfray: standard output or a file: No space left on device"],
     )
-    assert ("Traceback" in ended.stderr) == ("-v" in words)
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_full_disk_under_a_file_is_no_bug():
