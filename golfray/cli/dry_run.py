@@ -38,7 +38,7 @@ def dry_run(space: Space, study_folder: Path, output: Output) -> None:
     space, corpus = _on_its_corpus(space)
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
-    plan = plan_study(space, corpus, costs, lanes=lanes.slots, bytes_code=bytes_code())
+    plan = plan_study(space, corpus, costs, lanes=lanes.slots, bytes_code=bytes_code(config.to_run_settings(0)))
     here = Surroundings(
         lanes.describe(), fidelity, study_folder, Path(tempfile.gettempdir()), taken=holds_study(study_folder)
     )

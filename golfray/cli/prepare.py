@@ -90,7 +90,7 @@ def prepare(
     if opened is None:
         opened = on_its_corpus(space_of(record, str(log), [Layer.from_sets(sets)]))
     space, corpus = opened
-    size, changes = bytes_code(), []
+    size, changes = bytes_code(space.base.config.to_run_settings(0)), []
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
         changes = allowed_changes(found, folder, allow=allow)

@@ -58,7 +58,8 @@ def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
     """Settings of a run with the packed script's size in them, on ``corpus`` where one is given."""
     from golfray.ship.packer import bytes_code
 
-    settings = config.to_run_settings(bytes_code())
+    settings = config.to_run_settings(0)
+    settings = dataclasses.replace(settings, bytes_code=bytes_code(settings))
     return settings if corpus is None else dataclasses.replace(settings, data=corpus.settings())
 
 

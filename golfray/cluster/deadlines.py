@@ -37,9 +37,11 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
     if entry.stage is not Stage.RUNNING:
         missing = "not every rank took it" if entry.stage is Stage.OFFERED else "no lane took it, though one was free"
         return _passed(Overdue("start", "start", limits.start, missing), now - entry.waiting_since)
-    stop, runtime = entry.job.settings.get("stop", {}), entry.job.settings.get("runtime", {})
+    settings = entry.job.settings
+    stop, runtime, evaluation = (settings.get(name, {}) for name in ("stop", "runtime", "evaluation"))
     seconds = stop.get("seconds")
-    whole = limits.of(entry.phase, seconds)
+    own = {"train": seconds, "sliding": evaluation.get("sliding_seconds")}
+    whole = limits.of(entry.phase, own.get(entry.phase))
     if whole is not None:
         missing = "no phase was entered" if entry.phase == "start" else "it was not over"
         late = _passed(Overdue(entry.phase, entry.phase, whole, missing), now - entry.phase_since)

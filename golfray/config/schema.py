@@ -45,7 +45,10 @@ class Config(sections.Section):
     batch: sections.Batch
     stop: sections.Stop
     data: sections.Data
+    averaging: sections.Averaging
     export: sections.Export
+    evaluation: sections.Evaluation
+    ship: sections.Ship
     runtime: sections.Runtime
 
     @model_validator(mode="after")
@@ -133,6 +136,27 @@ def _validation_has_a_sequence(config: Config) -> str | None:
     )
 
 
+def _windows_overlap_or_touch(config: Config) -> str | None:
+    stride, seq_len = config.evaluation.sliding_stride, config.batch.seq_len
+    if stride is None or stride <= seq_len:
+        return None
+    return f"sliding_stride must be <= seq_len ({seq_len}), or tokens between windows go without a score; got {stride}"
+
+
+def _snapshots_are_taken(config: Config) -> str | None:
+    averaging, schedule = config.averaging, config.schedule
+    if averaging.method != "swa" or averaging.swa_start_share is not None:
+        return None
+    falls = schedule.warmdown_share is not None or schedule.warmdown_steps > 0
+    if falls and schedule.lr_floor < averaging.swa_start_multiplier:
+        return None
+    lowest = schedule.lr_floor if falls else 1.0
+    return (
+        f"swa_start_multiplier must be > the lowest learning-rate multiplier ({lowest:g}), or no snapshot is ever "
+        f"taken; got {averaging.swa_start_multiplier:g}"
+    )
+
+
 def _run_ends(config: Config) -> str | None:
     if config.stop.steps is not None or config.stop.seconds is not None:
         return None
@@ -147,6 +171,17 @@ RULES = (
     Rule(("batch.slices", "workers"), _workers_share_slices),
     Rule(("batch.val_tokens", "batch.seq_len", "batch.slices"), _validation_has_a_sequence),
     Rule(("stop.seconds", "stop.steps"), _run_ends),
+    Rule(("evaluation.sliding_stride", "batch.seq_len"), _windows_overlap_or_touch),
+    Rule(
+        (
+            "averaging.swa_start_multiplier",
+            "averaging.method",
+            "schedule.lr_floor",
+            "schedule.warmdown_steps",
+            "schedule.warmdown_share",
+        ),
+        _snapshots_are_taken,
+    ),
 )
 
 

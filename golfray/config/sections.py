@@ -173,6 +173,41 @@ class Export(Section):
     """Compression level of the artifact; 0 stores it uncompressed."""
 
 
+class Averaging(Section):
+    """Which weights are exported: those of the last step, or a mean over steps; the live ones are scored as well."""
+
+    method: Literal["none", "ema", "swa"]
+    """none: the last weights; ema: their exponential moving average from the start on; swa: the mean of snapshots."""
+    ema_decay: Decay
+    """Weight that the average keeps at each step. Not used where the window is set."""
+    ema_window_share: Share | None
+    """Time constant of the average as a share of the run, whatever its number of steps; null: ema_decay instead."""
+    swa_start_multiplier: Share
+    """Snapshots are taken where the learning-rate multiplier is below this. Not used where the share is set."""
+    swa_start_share: Share | None
+    """Snapshots are taken over this last share of the run; null: from swa_start_multiplier on."""
+    swa_every_steps: Count
+    """Steps from one snapshot to the next. Not used where the share is set."""
+    swa_every_share: Share | None
+    """The same as a share of the run; null: count swa_every_steps instead."""
+
+
+class Evaluation(Section):
+    """What is measured of the exported model besides its score, on the same text."""
+
+    sliding_stride: Count | None
+    """Tokens that each sliding window scores with all before them as context; at most seq_len. null: no windows."""
+    sliding_seconds: Positive | None
+    """Time for sliding windows; beyond it there is no bpb/sliding, and the trial keeps its score. null: no limit."""
+
+
+class Ship(Section):
+    """The form in which the training script ships."""
+
+    source: Literal["plain", "lzma"]
+    """plain: source text; lzma: the same, compressed into a line that unpacks and runs it. What ships is counted."""
+
+
 class Runtime(Section):
     """Where and how the arithmetic runs; what auto became is printed and is part of the fidelity."""
 

@@ -107,6 +107,34 @@ class ExportSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class AveragingSettings:
+    """Which weights are exported: the last ("none"), or a mean over steps ("ema", "swa"); a share replaces its step."""
+
+    method: str = "none"
+    ema_decay: float = 0.997
+    ema_window_share: float | None = None
+    swa_start_multiplier: float = 0.5
+    swa_start_share: float | None = None
+    swa_every_steps: int = 50
+    swa_every_share: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """What is measured of the exported model besides its score; no stride means no sliding windows."""
+
+    sliding_stride: int | None = None
+    sliding_seconds: float | None = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ShipSettings:
+    """The form in which the script ships, of which only its packer takes notice: "plain" or "lzma"."""
+
+    source: str = "plain"
+
+
+@dataclasses.dataclass(frozen=True)
 class RuntimeSettings:
     """Where and how the arithmetic runs. ``auto`` is resolved once, printed, and part of the fidelity."""
 
@@ -131,11 +159,23 @@ class RunSettings:
     batch: BatchSettings = BatchSettings()
     stop: StopSettings = StopSettings()
     data: DataSettings = DataSettings()
+    averaging: AveragingSettings = AveragingSettings()
     export: ExportSettings = ExportSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    ship: ShipSettings = ShipSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     cap_bytes: int = 16_000_000
     bytes_code: int = 0
     clock_trace: str = ""
+
+
+def beyond_baseline(settings: RunSettings) -> list[str]:
+    """Paths of the settings on which only the modules behind golfray.core.train_frontier act."""
+    asked = {
+        "averaging.method": settings.averaging.method != "none",
+        "evaluation.sliding_stride": settings.evaluation.sliding_stride is not None,
+    }
+    return [path for path, wanted in asked.items() if wanted]
 
 
 def settings_to_json(settings: RunSettings) -> str:

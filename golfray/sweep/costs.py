@@ -194,10 +194,15 @@ def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: 
         "data": DATA_S,
         "compile": again,
         "train": work.train_s(step_s),
-        "validate": score_s,
+        # Live weights are scored too, where others are exported.
+        "validate": score_s * (1 if work.settings.averaging.method == "none" else 2),
         "export": EXPORT_S_PER_PARAMETER * work.parameters * slowdown,
         "score": score_s,
     }
+    evaluation, batch = work.settings.evaluation, work.settings.batch
+    if evaluation.sliding_stride is not None:
+        sliding_s = score_s * batch.seq_len / evaluation.sliding_stride
+        phases["sliding"] = min(sliding_s, evaluation.sliding_seconds or math.inf)
     return Costs(
         open_s=OPEN_S * slowdown**_OPEN_GROWS,
         lanes_s=LANES_S * slowdown,

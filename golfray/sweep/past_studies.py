@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from golfray.core.settings import RunSettings
 from golfray.sweep.costs import CLOSE_S, COMPILE_AGAIN_S, COMPILE_FIRST_S, HANDOVER_S, LANES_S, OPEN_S, Costs, Work
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.limits import PHASES
@@ -20,6 +21,8 @@ _FIELDS = {
     "runtime": ("device", "dtype", "compile", "log_points"),
     "schedule": ("warmup_steps",),
     "muon": ("ns_steps", "ns_dtype"),
+    "averaging": ("method",),
+    "evaluation": ("sliding_stride", "sliding_seconds"),
 }
 
 
@@ -60,6 +63,8 @@ def _read(folder: Path, work: Work, lanes: int) -> StudyRecord | None:
 
 
 def _kind_of(settings: dict[str, Any]) -> dict[str, Any]:
+    # A log of an earlier version lacks sections that it did not have.
+    settings = {**dataclasses.asdict(RunSettings()), **settings}
     kind: dict[str, Any] = {name: settings[name] for name in _SECTIONS}
     return kind | {name: {field: settings[name][field] for field in fields} for name, fields in _FIELDS.items()}
 

@@ -22,7 +22,7 @@ WORKERS = 2
 LANES = ["lane-0", "lane-1"]
 
 
-FOREVER = PhaseLimits(*[1e9] * 8)
+FOREVER = PhaseLimits(*[1e9] * 10)
 
 
 @pytest.fixture(autouse=True)
@@ -298,7 +298,9 @@ def test_a_preempted_node_is_no_crash_of_the_job():
     assert outcome.reason == "rank 1 preempted: its node has left the cluster"
 
 
-@pytest.mark.parametrize("phase", ["start", "data", "compile", "train", "validate", "export", "score"])
+@pytest.mark.parametrize(
+    "phase", ["start", "data", "compile", "train", "validate", "calibrate", "export", "score", "sliding"]
+)
 def test_a_job_that_hangs_is_looked_at_asked_and_killed(tmp_path, phase):
     async def play():
         limits = dataclasses.replace(FOREVER, **{phase: 0.0})
