@@ -112,11 +112,11 @@ class AveragingSettings:
 
     method: str = "none"
     ema_decay: float = 0.997
-    ema_window_share: float | None = None
+    ema_window_share: float | None = 0.065
     swa_start_multiplier: float = 0.5
     swa_start_share: float | None = None
     swa_every_steps: int = 50
-    swa_every_share: float | None = None
+    swa_every_share: float | None = 0.01
 
 
 @dataclasses.dataclass(frozen=True)

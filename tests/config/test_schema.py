@@ -109,8 +109,8 @@ UNKNOWN = [
     ("stop.zzz", "stop.zzz: unknown setting; known: stop.steps, stop.seconds"),
     (
         "zzz",
-        "zzz: unknown setting; known: model, optimizer, muon, schedule, batch, stop, data, export, runtime, workers, "
-        "cap_bytes",
+        "zzz: unknown setting; known: model, optimizer, muon, schedule, batch, stop, data, averaging, export, "
+        "evaluation, ship, runtime, workers, cap_bytes",
     ),
     ("stop", "stop: is a section; name one of its settings: stop.steps, stop.seconds"),
     ("preset", "preset: cannot be varied or overridden; choose the preset where the run is started"),
@@ -259,6 +259,11 @@ def configs(draw: st.DrawFn) -> Config:
     }
     if values["stop.steps"] is None and values["stop.seconds"] is None:
         values["stop.steps"] = draw(small)
+    if values["evaluation.sliding_stride"] is not None:
+        values["evaluation.sliding_stride"] = draw(st.integers(1, seq_len))
+    if values["averaging.method"] == "swa" and values["averaging.swa_start_share"] is None:
+        values["schedule.warmdown_share"] = draw(st.floats(0.01, 1.0))
+        values["schedule.lr_floor"] = draw(st.floats(0.0, values["averaging.swa_start_multiplier"], exclude_max=True))
     nested: dict[str, Any] = {"preset": "any", "scale": draw(st.sampled_from(get_args(schema.Scale)))}
     for path, value in values.items():
         section, _, name = path.rpartition(".")

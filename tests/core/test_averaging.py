@@ -63,7 +63,7 @@ def run_settings(steps: int | None = 100, seconds: float | None = None, **averag
     return RunSettings(
         schedule=ScheduleSettings(warmdown_share=0.5),
         stop=StopSettings(steps=steps, seconds=seconds),
-        averaging=AveragingSettings(**averaging),
+        averaging=AveragingSettings(**{"ema_window_share": None, "swa_every_share": None, **averaging}),
     )
 
 
@@ -173,7 +173,9 @@ def test_no_average_and_no_such_average() -> None:
 
 def test_a_real_run_is_averaged_once_a_step_from_its_initial_weights(tiny_settings, alone) -> None:
     """The warm-up before it leaves no trace in the average, and the last step is in it."""
-    settings = tiny_settings(averaging={"method": "ema", "ema_decay": 0.7}, schedule={"warmup_steps": 2})
+    settings = tiny_settings(
+        averaging={"method": "ema", "ema_decay": 0.7, "ema_window_share": None}, schedule={"warmup_steps": 2}
+    )
     torch.manual_seed(settings.runtime.seed)
     model = build_model(settings.model, torch.float32, alone.device)
     stream = TokenStream(list_shards(pathlib.Path(settings.data.folder), "train"))
