@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from golfray.core.settings import RunSettings
     from golfray.data.corpus import Corpus
+    from tests.forks import Forks
 
 # A trial small enough to run in about a second on one core.
 TINY: dict[str, dict[str, Any]] = {
@@ -30,6 +31,24 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+# Colours and widths that the terminal or the CI machine asks for would change what is printed.
+LEFT_OUT = ("FORCE_COLOR", "COLUMNS", "TERM", "XDG_CACHE_HOME", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without what changes how a command prints or in which gang it runs."""
+    return {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+
+
+@pytest.fixture(scope="session")
+def running_forks() -> "Iterator[Forks]":
+    """Starts processes of golfray in which torch is loaded already."""
+    from tests.forks import forks
+
+    with forks(plain_environment()) as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -119,22 +138,25 @@ def trained_folder(
 
 
 @pytest.fixture
-def mount() -> Iterator[Callable[..., None]]:
-    """Mounts with the arguments of mount(8), the last of which is the place, and takes it away again.
+def mount() -> Iterator[Callable[..., pathlib.Path]]:
+    """Mounts with the arguments of mount(8), the last of which is the folder, and takes it away after the test.
 
-    Skips the test where that is not allowed.
+    The one way to a small or a read-only disk: ``mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", folder)``. Skips the
+    test, and pytest says why, where mounting is not allowed.
     """
-    places: list[str] = []
+    places: list[pathlib.Path] = []
 
-    def do(*arguments: object) -> None:
-        command = ["mount", *map(str, arguments)]
+    def do(*arguments: object) -> pathlib.Path:
         if os.geteuid() != 0:
             pytest.skip("mounting takes root")
+        command, folder = ["mount", *map(str, arguments)], pathlib.Path(str(arguments[-1]))
+        folder.mkdir(exist_ok=True)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"this machine does not let root mount: {done.stderr.strip()}")
+            pytest.skip(f"this machine does not let root mount: {done.stderr.partition(chr(10))[0]}")
         if not any("remount" in word for word in command):
-            places.append(command[-1])
+            places.append(folder)
+        return folder
 
     yield do
     for place in reversed(places):

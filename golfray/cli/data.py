@@ -49,12 +49,13 @@ def build(
     import dataclasses
     import shlex
 
-    from golfray.cli.wiring import absolute
-    from golfray.data.own_text import OwnText, build_own_text
+    from golfray.cli.wiring import absolute, preset_seq_lens
+    from golfray.data.own_text import OwnText, build_own_text, name_of
+    from golfray.data.sequences import judge_length
     from golfray.data.text_files import TextFormat
 
     request = OwnText(
-        name=out.absolute().name if name is None else name,
+        name=name_of(out) if name is None else name,
         files=files,
         form=TextFormat(text_key, separator),
         val_files=tuple(val),
@@ -69,6 +70,8 @@ def build(
     folder = absolute(out)
     manifest = build_own_text(request, folder, lambda line: output.say(line))
     output.result(f"{folder}: {manifest.name}", *manifest.describe())
+    short = judge_length(folder, manifest.val.tokens, preset_seq_lens())
+    output.result(*(f"{finding.severity}: {finding.line()}" for finding in short))
     output.say(
         f"use it with: --set data.folder={shlex.quote(str(folder))} --set model.vocab_size={manifest.vocab_size}"
     )
@@ -94,10 +97,10 @@ def check(
     """Read a corpus folder whole and list everything that is wrong with it."""
     import dataclasses
 
-    from golfray.cli.wiring import absolute
+    from golfray.cli.wiring import absolute, preset_seq_lens
     from golfray.data.check import CheckRequest, check_corpus
 
-    request = CheckRequest(absolute(folder), tokenizer, sample, against, against_tokenizer)
+    request = CheckRequest(absolute(folder), tokenizer, sample, against, against_tokenizer, preset_seq_lens())
     result = check_corpus(request, lambda line: output.say(line))
     errors, warnings = result.count("error"), result.count("warning")
     output.result(*(f"{finding.severity}: {finding.line()}" for finding in result.findings))

@@ -8,6 +8,8 @@ ENVIRONMENT = 4
 LOCKED = 5
 CRASHES = 6
 NO_FEASIBLE = 7
+# What a shell says of a program that SIGHUP ended: its terminal was closed.
+HUNG_UP = 129
 INTERRUPTED = 130
 # What a shell says of a program that SIGPIPE ended: nobody reads its output any more.
 OUTPUT_CLOSED = 141
@@ -22,6 +24,7 @@ MEANINGS = {
     LOCKED: "locked",
     CRASHES: "too many crashes",
     NO_FEASIBLE: "no feasible trial",
+    HUNG_UP: "hung up",
     INTERRUPTED: "interrupted",
     OUTPUT_CLOSED: "output closed",
     TERMINATED: "terminated",

@@ -33,12 +33,14 @@ def logs(
     *,
     output: Output,
 ) -> None:
-    """Print what the ranks of a trial printed, and the stacks of those that hung."""
+    """Print what the ranks of a trial printed, and the stacks of those that hung.
+
+    On a terminal what it would obey is written out; in a pipe everything is as it was printed.
+    """
     from golfray.report.trial_log import find_log
 
     log = find_log(trial, rank, attempt)
-    # In a pipe everything stays as the ranks printed it.
-    output.result(*log.lines(printable=output.console().is_terminal))
+    (output.result if output.console().is_terminal else output.as_it_is)(*log.lines())
     output.document("logs", log.document())
 
 

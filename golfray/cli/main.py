@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -20,6 +21,7 @@ from golfray.cli.exit_codes import (
     BUG,
     ENVIRONMENT,
     EXIT_CODES_HELP,
+    HUNG_UP,
     INTERRUPTED,
     MEANINGS,
     OUTPUT_CLOSED,
@@ -27,8 +29,8 @@ from golfray.cli.exit_codes import (
     USAGE,
 )
 from golfray.cli.inspect import logs, show_trial, status
-from golfray.cli.interrupts import Terminated, Unwinding
-from golfray.cli.output import JSON_OPTION, Output
+from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
+from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
 from golfray.cli.show import show_app
 from golfray.cli.study import tune
@@ -46,7 +48,7 @@ ENVIRONMENT_VARIABLES = {
 class PastTheParser(Exception):
     """Carries ``error`` out of a verb: the parser would make an exit of its own of an interrupt or a broken pipe."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: KeyboardInterrupt | BrokenPipeError) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -107,11 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             # A character that the terminal does not have costs a question mark, not the result.
             stream.reconfigure(errors="replace")
     # Whoever asks this process to end gets what Ctrl-C gets: ranks are ended first and none is left behind.
-    unwinding = Unwinding()
-    signal.signal(signal.SIGTERM, unwinding)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Where it is ignored, as in the background of a shell script, it stays so.
-        signal.signal(signal.SIGINT, unwinding)
+    Unwinding().install()
     sys.exit(_run(words))
 
 
@@ -131,7 +129,8 @@ def _replace_closed() -> None:
 def _run(words: list[str]) -> int:
     """Run a verb; returns its exit code, after everything that is to be said has been said."""
     # Also where the verb never began, because what was typed for it is wrong.
-    output = Output(as_json=JSON_OPTION in words[: words.index("--") if "--" in words else None])
+    options = words[: words.index("--") if "--" in words else None]
+    output = Output(as_json=JSON_OPTION in options, verbose=not VERBOSE_OPTIONS.isdisjoint(options))
     stdout = _identity_of_stdout()
     try:
         code = int(app(args=words, prog_name="golfray", standalone_mode=False) or 0)
@@ -139,10 +138,10 @@ def _run(words: list[str]) -> int:
     except PastTheParser as past:
         if isinstance(past.error, BrokenPipeError):
             return _broken_pipe(output, past.error, stdout)
-        code = _leave(output, TERMINATED if isinstance(past.error, Terminated) else INTERRUPTED)
-    except Terminated:
-        code = _leave(output, TERMINATED)
-    except (KeyboardInterrupt, typer.Abort):
+        code = _leave(output, exit_code_of(past.error))
+    except KeyboardInterrupt as error:
+        code = _leave(output, exit_code_of(error))
+    except typer.Abort:
         code = _leave(output, INTERRUPTED)
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):
@@ -155,15 +154,22 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError as error:
         return _broken_pipe(output, error, stdout)
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into a message
+        closed = is_gone(sys.stdout)
+        let_go_of_terminal()
+        if closed and isinstance(error, OSError) and error.errno == errno.EIO:
+            # Of a terminal that was closed under a process that was told not to mind.
+            return OUTPUT_CLOSED
         return _explain(output, error)
-    if code in (INTERRUPTED, TERMINATED):
+    let_go_of_terminal()
+    if code in (HUNG_UP, INTERRUPTED, TERMINATED):
         print(f"golfray: {MEANINGS[code]}", file=sys.stderr)
     return code
 
 
 def _leave(output: Output, code: int) -> int:
     """The document of a verb that was ended from outside; returns its exit code."""
-    output.document("error", {**_NOWHERE, "message": MEANINGS[code], "exit_code": code})
+    let_go_of_terminal()
+    _last_document(output, {**_NOWHERE, "message": MEANINGS[code], "exit_code": code})
     return code
 
 
@@ -175,8 +181,7 @@ def _broken_pipe(output: Output, error: BrokenPipeError, stdout: tuple[int, int]
     # Rich puts the null device in the place of a closed output.
     if not closed and _identity_of_stdout() == stdout:
         return _explain(output, error)
-    # What is still buffered has nowhere to go.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_stdout()
     return OUTPUT_CLOSED
 
 
@@ -194,18 +199,42 @@ def _explain(output: Output, error: Exception) -> int:
         show()  # the parser's own: usage, a hint at --help, the mistake
         message = error.format_message() if hasattr(error, "format_message") else message
     elif code is not None:
-        print(f"golfray: {error}", file=sys.stderr)
+        _complain(message)
     elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         message, code = f"{_place_of(error)}: {error.strerror or error}", ENVIRONMENT
-        print(f"golfray: {message}", file=sys.stderr)
+        _complain(message)
+        if output.verbose:
+            # It may be a bug of ours all the same, and the message does not say who asked for the file.
+            sys.excepthook(type(error), error, error.__traceback__)
     else:
         message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG
-        print(f"golfray: {message}", file=sys.stderr)
+        _complain(message)
         sys.excepthook(type(error), error, error.__traceback__)
     code = USAGE if code is None else int(code)
     place = {name: getattr(error, name, None) for name in _NOWHERE}
-    output.document("error", {**place, "message": message, "exit_code": code})
+    _last_document(output, {**place, "message": message, "exit_code": code})
     return code
+
+
+def _last_document(output: Output, content: dict[str, Any]) -> None:
+    """The document of an error, where standard output takes one: it may be what failed, which has been said then."""
+    try:
+        output.document("error", content)
+    except OSError:
+        _drop_stdout()
+
+
+def _drop_stdout() -> None:
+    """What is still buffered would fail once more, when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    """What went wrong, on standard error. A message may have several lines; what it quotes must not be obeyed."""
+    from golfray.report.printable import printable
+
+    text = printable(message, keep="\t\n")
+    print(f"golfray: {text}", file=sys.stderr)
 
 
 def _place_of(error: OSError) -> str:
@@ -215,8 +244,7 @@ def _place_of(error: OSError) -> str:
     try:
         sys.stdout.flush()
     except OSError:
-        # What is still buffered would fail once more, when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
     return "standard output or a file"
 
 

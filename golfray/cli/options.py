@@ -26,12 +26,13 @@ TRACKING_URI = typer.Option(
     None,
     "--tracking-uri",
     metavar="URI",
-    help="MLflow server (http://HOST:PORT) or file (sqlite:///PATH); default: mlflow.db in the study's folder. "
+    help="MLflow server (http://HOST:PORT) or file (sqlite:///PATH); default: where the study was tracked before, else "
+    "mlflow.db in its folder. "
     "A server's user and password belong into the environment, as MLFLOW_TRACKING_USERNAME and _PASSWORD.",
 )
 STUDY_ARGUMENT = typer.Argument(
     None,
-    metavar="[STUDY]",
+    metavar="STUDY",
     help="Folder of the study, or its name below ./studies; default: the one written last there.",
     autocompletion=complete_study,
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 JSON_SCHEMA = "golfray/1"
 
 JSON_OPTION = "--json"
+VERBOSE_OPTIONS = frozenset({"-v", "--verbose"})
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "as_json": (bool, typer.Option(False, JSON_OPTION, help="Print JSON, one document a line, on standard output.")),
@@ -50,7 +51,16 @@ class Output:
             self.result(*lines)
 
     def result(self, *lines: str) -> None:
-        """Lines that are what the verb was called for; on standard error where documents are asked for."""
+        """Lines that are what the verb was called for; on standard error where documents are asked for.
+
+        What a terminal would obey is written out in them, wherever they go: they may quote a study's log.
+        """
+        from golfray.report.printable import printable
+
+        self.as_it_is(*(printable(line, keep="\t") for line in lines))
+
+    def as_it_is(self, *lines: str) -> None:
+        """Lines of which nothing is changed: only for text that is meant for no terminal."""
         stream = sys.stderr if self.as_json else sys.stdout
         for line in lines:
             # With its end in one piece: another thread may be writing too.

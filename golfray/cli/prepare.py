@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from golfray.cli.output import Output
 
 if TYPE_CHECKING:
+    from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
     from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.disk_room import StudyDisk
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
@@ -61,34 +63,44 @@ def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
     from golfray.sweep.plan import check_budget
 
     check_budget(space)
-    corpus = corpus_for(space.base)
+    corpus = corpus_for(space)
     paths = {"data.folder": str(corpus.folder), "data.tokenizer": str(corpus.tokenizer)}
     return dataclasses.replace(space, base=space.base.with_values(paths, f"corpus {corpus.name}")), corpus
 
 
 def prepare(
-    opened: tuple[Space, Corpus] | None, folder: Path, store: Store, *, sets: list[str], allow: bool, output: Output
+    opened: tuple[Space, Corpus] | None,
+    folder: Path,
+    named: Store | None,
+    *,
+    sets: list[str],
+    allow: bool,
+    output: Output,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. Raises, with an exit code, what would end the study later: changes nobody allowed, data that are
-    not there, a budget or disk that is too small, a store that cannot be written.
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. Raises, with
+    an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
+    is too small, a store that cannot be written.
     """
     from golfray.cli.wiring import passes_lines
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
+    from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
+    from golfray.tracking.store import Store
 
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
     if opened is None:
-        opened = on_its_corpus(space_of(record, str(log), [Layer.from_sets(sets)]))
+        layers = [*_demo_built_again(record), Layer.from_sets(sets)]
+        opened = on_its_corpus(space_of(record, str(log), layers))
     space, corpus = opened
     size, changes = bytes_code(space.base.config.to_run_settings(0)), []
     if past:
@@ -99,25 +111,35 @@ def prepare(
     output.say(*space.describe())
     output.detail(*space.describe_knobs())
     output.say(*corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
+    store = Store.of(folder, record.header.get("tracking_uri")) if named is None else named
     if not left.nothing:
-        _check_disk(space, left, folder)
+        output.say(f"MLflow: {store.name}")
+        check_disk(disk_of(space, left, store).need, folder, Path(tempfile.gettempdir()), store.path)
         warning = store.check()
         if warning is not None:
             output.result(warning)
     return Prepared(space, corpus, store, size, record, past, changes, left)
 
 
-def _check_disk(space: Space, left: WorkLeft, folder: Path) -> None:
-    """Raise where the disks have no room for the trials that are left: at most those that time allows."""
+def _demo_built_again(record: StudyRecord) -> list[Layer]:
+    """The demo corpus by no folder, where the one that the log has is gone: it can be built anew, to the same bytes."""
+    from golfray.config.resolve import Layer
+    from golfray.data.corpus import DEMO_RECIPE
+    from golfray.data.manifest import FILE_NAME
+
+    folder = Path(record.header.get("data", {}).get("folder", ""))
+    was_demo = folder.name == f"{DEMO_RECIPE.name}-{DEMO_RECIPE.key()}"
+    return [Layer("the demo corpus", {"data.folder": ""})] if was_demo and not (folder / FILE_NAME).is_file() else []
+
+
+def disk_of(space: Space, left: WorkLeft, store: Store) -> StudyDisk:
+    """What the trials that are left write: the same for a plan as for the check before a study."""
     import torch
 
-    from golfray.sweep.disk_room import check_disk, disk_need, most_trials
+    from golfray.sweep.disk_room import study_disk
 
-    config = space.base.config
-    trials = left.most_lanes
-    if trials is None:
-        # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
-        ranks = max(len(os.sched_getaffinity(0)), torch.cuda.device_count())
-        trials = most_trials(space, max(1, ranks // config.workers))
-    if trials is not None:
-        check_disk(disk_need(config.to_run_settings(0), trials, config.workers), folder, Path(tempfile.gettempdir()))
+    workers, device = space.base.config.workers, space.base.config.runtime.device
+    # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
+    gpus = 0 if device == "cpu" else torch.cuda.device_count()
+    ranks = gpus or len(os.sched_getaffinity(0))
+    return study_disk(space, left, max(1, ranks // workers), own_store=store.is_own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from pathlib import Path
 
@@ -15,18 +14,15 @@ from golfray.cli.output import Output, with_output
 show_app = typer.Typer(no_args_is_help=True, help="Show a configuration, the schema of a file, or a trial.")
 
 
-class SchemaOf(enum.StrEnum):
-    """What a JSON Schema can be asked of."""
-
-    space = "space"
-    config = "config"
+# What a JSON Schema can be asked of.
+SCHEMAS = ("space", "config")
 
 
 @show_app.command("config", epilog=EXIT_CODES_HELP)
 @with_output
 def show_config(
     space_file: Path | None = typer.Argument(
-        None, metavar="[SPACE.yaml]", help="A search space: its trial 0 and its knobs are shown."
+        None, metavar="SPACE.yaml", help="A search space: its trial 0 and its knobs are shown."
     ),
     preset: str | None = typer.Option(
         None, help="Named full configuration to start from; default: parameter-golf, or the one that the space names."
@@ -57,20 +53,28 @@ def show_config(
 @show_app.command("schema", epilog=EXIT_CODES_HELP)
 @with_output
 def show_schema(
-    what: SchemaOf = typer.Argument(SchemaOf.space, help="Of space files, or of the whole configuration."),
+    what: str = typer.Argument(
+        "space",
+        metavar="space|config",
+        help="Of space files, or of the whole configuration.",
+        autocompletion=lambda: list(SCHEMAS),
+    ),
     file: Path | None = typer.Option(None, "--output", "-o", help="File to write; default: standard output."),
     *,
     output: Output,
 ) -> None:
     """Print the JSON Schema (draft 2020-12) of space files or of the configuration, for editors."""
+    from golfray.config.errors import did_you_mean
     from golfray.config.json_schema import config_schema
     from golfray.sweep.space_schema import space_schema
 
-    schema = space_schema() if what is SchemaOf.space else config_schema()
+    if what not in SCHEMAS:
+        raise typer.BadParameter(f"no schema of {what}; {did_you_mean(what, SCHEMAS)}")
+    schema = space_schema() if what == "space" else config_schema()
     text = json.dumps(schema, indent=2)
     if file is None and not output.as_json:
-        output.result(text)
+        output.result(*text.split("\n"))
     elif file is not None:
         file.write_text(text + "\n", encoding="utf-8")
         output.say(f"{file}: written; a YAML file begins with: # yaml-language-server: $schema={file}")
-    output.document("schema", {"of": what.value, "file": None if file is None else str(file), "json_schema": schema})
+    output.document("schema", {"of": what, "file": None if file is None else str(file), "json_schema": schema})

@@ -27,7 +27,7 @@ RESUME = typer.Option(
 
 @with_output
 def tune(
-    space_file: Path | None = typer.Argument(None, metavar="[SPACE.yaml]", help="The search space."),
+    space_file: Path | None = typer.Argument(None, metavar="SPACE.yaml", help="The search space."),
     study_dir: Path | None = typer.Option(None, help="Folder of this study; default: studies/<name of the space>."),
     resume: str | None = RESUME,
     allow_changes: bool = typer.Option(
@@ -55,23 +55,27 @@ def tune(
         assert space is not None
         folder = study_folder(study_dir or Path("studies") / space.name)
 
+    # Heavy, and hence only when what was typed is in order.
+    from golfray.tracking.store import Store
+
     if dry_run:
         from golfray.cli.dry_run import dry_run as say_plan
 
         assert space is not None
-        say_plan(space, folder, output)
+        say_plan(space, folder, Store.of(folder, tracking_uri), output)
         return
 
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
-    from golfray.tracking.store import Store
 
     # What is wrong with address or data is said before there is a folder.
     store = Store.of(folder, tracking_uri)
     opened = None if space is None else on_its_corpus(space)
     if resume is None:
         create_study_folder(folder)
+    # A study that goes on is tracked where it was, unless an address says otherwise.
+    named = store if resume is None or tracking_uri is not None else None
     with only_driver_of(folder):
-        prepared = prepare(opened, folder, store, sets=sets, allow=allow_changes, output=output)
+        prepared = prepare(opened, folder, named, sets=sets, allow=allow_changes, output=output)
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = _show_end(prepared.record, folder, output, None)
@@ -126,6 +130,7 @@ def _run(prepared: Prepared, folder: Path, output: Output) -> int:
                 *study_observers(output, prepared.past),
                 MlflowObserver(folder, prepared.store, output.result),
             ],
+            tracking_uri=prepared.store.recorded_uri,
         )
         interrupts = stack.enter_context(Interrupts(study, output))
         record = study.resume(prepared.changes) if prepared.resumes else study.run()

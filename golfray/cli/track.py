@@ -27,8 +27,11 @@ def track(study: str | None = STUDY_ARGUMENT, tracking_uri: str | None = TRACKIN
 
     found = load_study(study)
     folder = study_folder(found.folder)
-    store = Store.of(folder, tracking_uri)
-    counts = _replay(folder, store, output)
+    store = Store.of(folder, found.record.header.get("tracking_uri") if tracking_uri is None else tracking_uri)
+    if not store.is_server:
+        # An archive that may only be read needs another store, which MLflow would take seconds to find out.
+        store.foresee()
+    counts = _replay("track", folder, store, output)
     output.result(f"{store.name}: {_words(counts)}")
     if counts.missing:
         output.result(f"{counts.missing} artifacts are no longer in {folder}, so MLflow has none for their trials")
@@ -57,12 +60,12 @@ def ui(
     check_port(port)
     store = Store.of(folder)
     try:
-        counts = _replay(folder, store, output)
+        counts = _replay("ui", folder, store, output)
         output.say(f"{store.name}: {_words(counts)}")
-    except StudyLocked:
+    except StudyLocked as locked:
         if not store.exists:
             raise
-        output.say(f"golfray is at work in {folder} and writes MLflow itself: its store is shown as it is")
+        output.say(str(locked), "MLflow is shown as it is now")
 
     def ready(url: str) -> None:
         output.result(url)
@@ -74,20 +77,14 @@ def ui(
     output.say("stopped")
 
 
-def _replay(folder: Path, store: Store, output: Output) -> Counts:
-    """Bring the store up to the log's end. Raises ``StudyLocked`` where a driver does that itself."""
-    from golfray.sweep.events import LOG_NAME, StudyLocked
-    from golfray.sweep.study_folder import only_driver_of
+def _replay(verb: str, folder: Path, store: Store, output: Output) -> Counts:
+    """Bring the store up to the log's end. Raises ``StudyLocked`` where another process does that itself."""
+    from golfray.sweep.events import LOG_NAME
+    from golfray.sweep.study_folder import no_driver_in
     from golfray.tracking.replay import replay
 
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(only_driver_of(folder))
-        except StudyLocked:
-            raise StudyLocked(
-                f"{folder}: golfray is at work here and writes MLflow itself; call this again when it has ended"
-            ) from None
-        return replay(folder, store, stack.enter_context(_progress(output, folder / LOG_NAME)))
+    with no_driver_in(folder, verb), _progress(output, folder / LOG_NAME) as progress:
+        return replay(folder, store, progress)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from golfray.config.schema import Config
     from golfray.core.settings import RunSettings
     from golfray.data.corpus import Corpus
+    from golfray.sweep.space import Space
 
 
 def has_gpu() -> bool:
@@ -27,27 +28,48 @@ def resolve_configuration(preset: str, scale: str, sets: list[str]) -> Resolved:
     return resolve(preset, scale, [Layer.from_sets(sets)], has_gpu=has_gpu)
 
 
-def corpus_for(resolved: Resolved) -> Corpus:
-    """The corpus a configuration trains on; at laptop scale the demo corpus where none is named.
+def corpus_for(over: Resolved | Space) -> Corpus:
+    """The corpus that a configuration, or all trials of a space, train on; at laptop scale the demo corpus where none
+    is named.
 
-    A vocabulary that is too small for the tokenizer is refused where it was written.
+    Raises ``DataError`` where there is none or it is damaged, and ``ConfigError``, placed where the value was written,
+    where some trial would have a vocabulary too small for its tokenizer, or sequences too long for its validation.
     """
     from golfray.core.settings import DataSettings
     from golfray.data.corpus import choose_corpus
-    from golfray.data.errors import VocabularyError
+    from golfray.sweep.corpus_limits import CorpusLimits
+    from golfray.sweep.space import Space
 
-    config = resolved.config
-    named = DataSettings(folder=config.data.folder, tokenizer=config.data.tokenizer)
-    try:
-        return choose_corpus(config.scale, named, config.model.vocab_size)
-    except VocabularyError as error:
-        message = f"must be >= {error.pieces}, the pieces of {error.tokenizer}, got {config.model.vocab_size}"
-        raise resolved.error("model.vocab_size", message) from error
+    config = over.base.config if isinstance(over, Space) else over.config
+    corpus = choose_corpus(config.scale, DataSettings(folder=config.data.folder, tokenizer=config.data.tokenizer))
+    limits = CorpusLimits(str(corpus.folder), str(corpus.tokenizer), corpus.val_tokens, corpus.vocab_size)
+    if isinstance(over, Space):
+        limits.check_space(over)
+    else:
+        limits.check(over)
+    return corpus
+
+
+def preset_seq_lens() -> dict[str, int]:
+    """Tokens of one sequence as each preset has them at each scale, by "PRESET at scale SCALE"."""
+    from typing import get_args
+
+    from golfray.config.resolve import preset_names, resolve
+    from golfray.config.schema import Scale
+
+    return {
+        f"{preset} at scale {scale}": resolve(preset, scale, has_gpu=False).config.batch.seq_len
+        for preset in preset_names()
+        for scale in get_args(Scale)
+    }
 
 
 def passes_lines(config: Config, corpus: Corpus) -> list[str]:
-    """A line where a run of so many steps may read the training text more than once."""
-    passes = (config.stop.steps or 0) * config.batch.tokens / corpus.train_tokens
+    """A line where a run of so many steps, or one step alone, reads the training text more than once."""
+    a_step = config.batch.tokens / corpus.train_tokens
+    passes = (config.stop.steps or 0) * a_step
+    if passes <= 1 and a_step > 1:
+        return [f"each step reads the training text {a_step:.1f} times: batch.tokens is more than there are"]
     if passes <= 1:
         return []
     limit = "" if config.stop.seconds is None else ", unless its time ends it earlier"

@@ -8,20 +8,19 @@ job that has begun is never run again. The methods run in one event loop, one at
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from golfray.cluster.deadlines import Overdue, overdue
 from golfray.cluster.deaths import explain_death
-from golfray.cluster.endings import crash_outcome, forced_outcome, own_outcome
+from golfray.cluster.endings import own_outcome
+from golfray.cluster.enforcer import SETTLE_SECONDS, Enforcer
+from golfray.cluster.lane_book import LaneBook
 from golfray.cluster.ledger import Entry, Ledger, Stage
 from golfray.cluster.nodes import Nodes
 from golfray.cluster.rank_output import rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat
-from golfray.cluster.stacks import describe_stacks, keep_stacks, stacks_of_ranks
 from golfray.sweep.executor import Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
@@ -30,21 +29,6 @@ from golfray.sweep.outcome import Kind, Outcome
 NO_MORE_JOBS = ""
 
 _WATCH_SECONDS = 0.5
-# The controller needs a poll or two to say which rank died; a crash is worded without it after this long.
-_SETTLE_SECONDS = 10.0
-_LOST_AFTER_IDLE_FAILURES = 3
-
-
-@dataclasses.dataclass
-class _Lane:
-    group: str | None = None
-    last_group: str | None = None
-    ranks: dict[int, RankProcess] = dataclasses.field(default_factory=dict)
-    jobs: list[Entry] = dataclasses.field(default_factory=list)
-    idle_failures: int = 0
-    # Whether its present trainer has ever run a job; one that never has is not started again.
-    worked: bool = False
-    lost: str | None = None
 
 
 class Broker:
@@ -64,16 +48,13 @@ class Broker:
         nodes: Nodes,
     ) -> None:
         self._workers = workers
-        self._lanes = {name: _Lane() for name in lanes}
-        self._cancel_grace_s = cancel_grace_s
-        self._limits = limits
-        self._study_folder = study_folder
         self._nodes = nodes
         self._ledger = Ledger()
+        self._lanes = LaneBook(lanes, self._ledger)
+        self._enforcer = Enforcer(self._ledger, self._lanes, cancel_grace_s, limits, study_folder, nodes, self._notify)
+        self._closing_s = cancel_grace_s + SETTLE_SECONDS
         self._closed = False
         self._changed = asyncio.Condition()
-        # The event loop itself only has weak references.
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- the study's side ---
 
@@ -82,7 +63,7 @@ class Broker:
         entry = self._ledger.add(job, time.monotonic())
         if self._closed:
             self._ledger.finish(entry, Outcome(Kind.CANCELLED, "the executor is closed"))
-        self._fail_without_lanes()
+        self._lanes.fail_without()
         await self._notify()
 
     async def cancel(self, job_id: str, reason: str) -> None:
@@ -91,7 +72,7 @@ class Broker:
         if entry.stage is Stage.FINISHED:
             return
         if entry.stage is Stage.RUNNING:
-            self._ask_to_stop(entry, reason, None)
+            self._enforcer.ask_to_stop(entry, reason, None)
         else:
             self._ledger.finish(entry, Outcome(Kind.CANCELLED, reason))
         await self._notify()
@@ -107,19 +88,13 @@ class Broker:
         for entry in self._ledger.unfinished():
             await self.cancel(entry.job.job_id, reason)
         await self._notify()
-        await self._until(lambda: not self._ledger.unfinished(), self._cancel_grace_s + _SETTLE_SECONDS)
+        await self._until(lambda: not self._ledger.unfinished(), self._closing_s)
 
     async def watch(self) -> None:
         """Enforce the limits until closed and done; the executor starts this once."""
         while not (self._closed and not self._ledger.unfinished()):
             await asyncio.sleep(_WATCH_SECONDS)
-            now = time.monotonic()
-            self._start_waits_anew(now)
-            for entry in self._ledger.unfinished():
-                self._enforce(entry, now)
-            for task in [task for task in self._tasks if task.done()]:
-                self._tasks.remove(task)
-                task.result()
+            self._enforcer.look(time.monotonic())
             await self._notify()
 
     # --- Tune's side ---
@@ -138,7 +113,7 @@ class Broker:
         entry = self._ledger[job_id]
         if entry.stage is Stage.HANDED:
             self._ledger.move(entry, Stage.READY)
-            self._fail_without_lanes()
+            self._lanes.fail_without()
             await self._notify()
         await self._until(lambda: entry.stage is Stage.FINISHED, None)
         assert entry.outcome is not None
@@ -157,7 +132,7 @@ class Broker:
         """A rank is up. False: go home, the study is over or this lane has failed too often."""
         lane = self._lanes[seat.lane]
         if lane.group != seat.group:
-            self._retire(lane, {})
+            self._lanes.retire(lane, {})
             lane.group = lane.last_group = seat.group
         lane.ranks[seat.rank] = process
         await self._notify()
@@ -239,17 +214,17 @@ class Broker:
         """
         lane = self._lanes[lane_name]
         group, ranks = lane.group, dict(lane.ranks)
-        silent = [rank for rank in ranks if rank not in errors]
-        if all(error.kind == "raised" for error in errors.values()):
-            found = await asyncio.gather(*(ranks[rank].probe() for rank in silent))
-            errors = {**errors, **{rank: error for rank, error in zip(silent, found, strict=True) if error is not None}}
         running = lane.jobs[-1] if lane.jobs and lane.jobs[-1].stage is Stage.RUNNING else None
         if running is not None:
-            running.crashed_at = None  # it is being worded, which may take longer than a crash may wait for it
+            running.explaining = True
+        try:
             errors = await self._explained(running, ranks, errors)
+        finally:
+            if running is not None:
+                running.explaining = False
         if lane.group == group:
-            self._retire(lane, errors)
-        self._fail_without_lanes()
+            self._lanes.retire(lane, errors)
+        self._lanes.fail_without()
         await self._notify()
 
     async def lane_ended(self, lane_name: str, reason: str) -> tuple[bool, str | None]:
@@ -259,123 +234,34 @@ class Broker:
         """
         lane = self._lanes[lane_name]
         again = lane.worked and not self._closed and lane.lost is None
-        self._retire(lane, {}, reason)
+        self._lanes.retire(lane, {}, reason)
         lane.worked = False
         if not again:
             lane.lost = lane.lost or reason
-        self._fail_without_lanes()
+        self._lanes.fail_without()
         await self._notify()
         return again, lane.last_group
 
     # --- what they share ---
 
-    def _retire(self, lane: _Lane, errors: dict[int, RankError], reason: str = "") -> None:
-        """End an incarnation: its begun job is over, one merely offered goes back to the head of the queue."""
-        if lane.group is None:
-            return
-        current = lane.jobs[-1] if lane.jobs else None
-        if current is not None and current.stage is Stage.OFFERED:
-            self._ledger.move(current, Stage.READY)
-            current.lane = current.group = None
-            lane.jobs.pop()
-        elif current is not None and current.stage is Stage.RUNNING:
-            self._end_by_crash(current, errors, reason)
-        if lane.jobs:
-            lane.idle_failures = 0
-        elif errors:
-            lane.idle_failures += 1
-            rank, error = next(iter(errors.items()))
-            if lane.idle_failures >= _LOST_AFTER_IDLE_FAILURES:
-                lane.lost = f"failed {lane.idle_failures} times without a job (rank {rank} {error.kind}: {error.text})"
-        lane.group, lane.ranks, lane.jobs = None, {}, []
-
     async def _explained(
-        self, entry: Entry, ranks: dict[int, RankProcess], errors: dict[int, RankError]
+        self, running: Entry | None, ranks: dict[int, RankProcess], errors: dict[int, RankError]
     ) -> dict[int, RankError]:
-        """The errors with the cause of every death in them, as far as there is a sign of it."""
+        """The errors with those of ranks that said nothing and the cause of every death, as far as there is a sign."""
+        if all(error.kind == "raised" for error in errors.values()):
+            silent = [rank for rank in ranks if rank not in errors]
+            found = await asyncio.gather(*(ranks[rank].probe(self._nodes) for rank in silent))
+            errors = {**errors, **{rank: error for rank, error in zip(silent, found, strict=True) if error is not None}}
+        if running is None:
+            return errors
 
         async def explain(rank: int, error: RankError) -> RankError:
-            log = rank_log(Path(entry.job.folder), rank)
-            return await explain_death(self._nodes, ranks[rank], error, log, entry.oom_kills.get(rank, {}))
+            log = rank_log(Path(running.job.folder), rank)
+            return await explain_death(self._nodes, ranks[rank], error, log, running.oom_kills.get(rank, {}))
 
         dead = [rank for rank, error in errors.items() if error.kind == "died" and rank in ranks]
-        found = await asyncio.gather(*(explain(rank, errors[rank]) for rank in dead))
-        return {**errors, **dict(zip(dead, found, strict=True))}
-
-    def _end_by_crash(self, entry: Entry, errors: dict[int, RankError], reason: str = "") -> None:
-        now = time.monotonic()
-        if entry.stop_reason is not None:
-            outcome = forced_outcome(entry, "its lane ended before it could stop", now)
-        else:
-            outcome = crash_outcome(entry, errors, now, reason)
-        self._ledger.finish(entry, outcome)
-
-    def _start_waits_anew(self, now: float) -> None:
-        """A job waits for a lane only while one is free for it: not taken by another, nor by those before it."""
-        busy = sum(entry.stage is Stage.RUNNING for entry in self._ledger.unfinished())
-        free = sum(not lane.lost for lane in self._lanes.values()) - busy
-        for entry in self._ledger.unfinished():
-            if entry.stage is not Stage.RUNNING:
-                if free <= 0:
-                    entry.waiting_since = now
-                free -= 1
-
-    def _enforce(self, entry: Entry, now: float) -> None:
-        """A crash to be worded, the grace after a stop was asked for, the limits of the phases."""
-        if entry.crashed_at is not None and now > entry.crashed_at + _SETTLE_SECONDS:
-            self._end_by_crash(entry, {})
-        elif entry.stop_by is not None and now > entry.stop_by:
-            how = f"it did not stop within {self._cancel_grace_s:g} s, its lane was killed"
-            self._ledger.finish(entry, forced_outcome(entry, how, now))
-            self._in_background(self._kill_lane(entry))
-        elif entry.stop_reason is None and not entry.hung and (late := overdue(entry, self._limits, now)) is not None:
-            entry.hung = True
-            self._in_background(self._end_hung(entry, late))
-
-    async def _end_hung(self, entry: Entry, late: Overdue) -> None:
-        """Look at the ranks while they still hang, then ask the job to stop; one that never began ends at once."""
-        lane, began = self._lane_of(entry), entry.stage is Stage.RUNNING
-        words = [late.describe()]
-        if lane is not None:
-            stacks = await stacks_of_ranks(self._nodes, lane.ranks)
-            words += [describe_stacks(stacks), keep_stacks(stacks, Path(entry.job.folder), self._study_folder)]
-        reason = "; ".join(filter(None, words))
-        if entry.stage is Stage.RUNNING and began:
-            self._ask_to_stop(entry, reason, late.error)
-        elif entry.stage is Stage.RUNNING:
-            entry.hung = False  # it began after all, while its ranks were looked at
-        elif entry.stage is not Stage.FINISHED:
-            self._ledger.finish(entry, Outcome(Kind.CRASHED, reason, error=late.error))
-            await self._kill_lane(entry)
-        await self._notify()
-
-    def _ask_to_stop(self, entry: Entry, reason: str, error: str | None) -> None:
-        """The first one to ask gives the reason; ``error`` None: the job was cancelled."""
-        if entry.stop_reason is None:
-            entry.stop_reason, entry.stop_error, entry.cancelled = reason, error, error is None
-            entry.stop_by = time.monotonic() + self._cancel_grace_s
-
-    async def _kill_lane(self, entry: Entry) -> None:
-        """End the ranks that a job was given to; Train then starts the lane anew."""
-        lane = self._lane_of(entry)
-        if lane is not None:
-            await asyncio.gather(*(process.kill(self._nodes) for process in lane.ranks.values()))
-
-    def _lane_of(self, entry: Entry) -> _Lane | None:
-        """The lane that has the job, while it is the same incarnation that was given it."""
-        lane = self._lanes[entry.lane] if entry.lane is not None else None
-        return lane if lane is not None and lane.group == entry.group else None
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.add(asyncio.get_running_loop().create_task(work))
-
-    def _fail_without_lanes(self) -> None:
-        """Where every lane is lost, a queued job would wait for ever: it ends with the reason instead."""
-        if not all(lane.lost for lane in self._lanes.values()):
-            return
-        reasons = "; ".join(f"{name} {lane.lost}" for name, lane in self._lanes.items())
-        for entry in self._ledger.unfinished():
-            self._ledger.finish(entry, Outcome(Kind.CRASHED, f"no lane is left: {reasons}", error="no lane is left"))
+        causes = await asyncio.gather(*(explain(rank, errors[rank]) for rank in dead))
+        return {**errors, **dict(zip(dead, causes, strict=True))}
 
     async def _notify(self) -> None:
         async with self._changed:

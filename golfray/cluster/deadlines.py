@@ -7,8 +7,10 @@ import dataclasses
 from golfray.cluster.ledger import Entry, Stage
 from golfray.sweep.limits import PhaseLimits
 
-# A run that trains by the clock reports every stop.seconds / log_points; one report may be this many times later.
+# A report may be this many times later than those before it were, or than it should be by what the warm-up took.
 _LATE_REPORTS = 3.0
+# Where nothing says how far apart reports will be, the first one may take this many times ``progress``.
+_UNKNOWN_PACE = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +40,10 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
         missing = "not every rank took it" if entry.stage is Stage.OFFERED else "no lane took it, though one was free"
         return _passed(Overdue("start", "start", limits.start, missing), now - entry.waiting_since)
     settings = entry.job.settings
-    stop, runtime, evaluation = (settings.get(name, {}) for name in ("stop", "runtime", "evaluation"))
-    seconds = stop.get("seconds")
-    own = {"train": seconds, "sliding": evaluation.get("sliding_seconds")}
+    own = {
+        "train": settings.get("stop", {}).get("seconds"),
+        "sliding": settings.get("evaluation", {}).get("sliding_seconds"),
+    }
     whole = limits.of(entry.phase, own.get(entry.phase))
     if whole is not None:
         missing = "no phase was entered" if entry.phase == "start" else "it was not over"
@@ -49,10 +52,37 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
             return late
     if entry.phase != "train":
         return None
-    silence = limits.progress
-    if seconds is not None and runtime.get("log_points"):
-        silence = max(silence, _LATE_REPORTS * seconds / runtime["log_points"])
-    return _passed(Overdue("train", "progress", silence, "no report"), now - entry.last_sign)
+    return _passed(_silence(entry, limits), now - entry.last_sign)
+
+
+def _silence(entry: Entry, limits: PhaseLimits) -> Overdue:
+    """How long training may go on without a report: ``progress``, or more where its reports are far apart by nature."""
+    if entry.reports_apart is not None:
+        seconds, why = _LATE_REPORTS * entry.reports_apart, f"its reports came up to {entry.reports_apart:.0f} s apart"
+    elif (apart := _expected_apart(entry)) is not None:
+        seconds, why = _LATE_REPORTS * apart, f"by its warm-up its reports are up to {apart:.0f} s apart"
+    else:
+        seconds, why = _UNKNOWN_PACE * limits.progress, "nothing had shown yet how far apart its reports are"
+    if seconds <= limits.progress:
+        return Overdue("train", "progress", limits.progress, "no report")
+    return Overdue("train", f"progress is {limits.progress:g} s, but {why}", seconds, "no report")
+
+
+def _expected_apart(entry: Entry) -> float | None:
+    """Seconds between two reports at the most, by what the compile phase took; None where it made no steps.
+
+    That phase makes the warm-up's steps, so one step takes no longer than their share of it. What a replayed run takes
+    is not in its settings.
+    """
+    settings = entry.job.settings
+    stop, warmup = settings.get("stop", {}), settings.get("schedule", {}).get("warmup_steps")
+    points, taken = settings.get("runtime", {}).get("log_points"), entry.phases.get("compile")
+    if not warmup or not points or taken is None or settings.get("clock_trace"):
+        return None
+    step_s = taken / warmup
+    if (seconds := stop.get("seconds")) is not None:
+        return max(seconds / points, step_s)
+    return None if stop.get("steps") is None else max(stop["steps"] / points, 1.0) * step_s
 
 
 def _passed(limit: Overdue, elapsed_s: float) -> Overdue | None:

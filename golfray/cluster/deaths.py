@@ -11,12 +11,17 @@ import re
 from pathlib import Path
 
 from golfray.cluster.nodes import NoAnswer, Nodes
-from golfray.cluster.ranks import UNEXPLAINED, RankError, RankProcess
+from golfray.cluster.ranks import NODE_LOST, UNEXPLAINED, RankError, RankProcess
 
 _LIMIT_SECONDS = 10.0
 
 _LOG_TAIL_BYTES = 65_536
+_LONGEST_CAUSE = 200
 _FATAL = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
+# What C++ says of the exception that nobody caught, before it aborts.
+_THROWN = re.compile(r"^ +what\(\): +(.+)$", re.MULTILINE)
+# Of a compiled model; with one thread a rank it is an exception in Python.
+_OUT_OF_BOUNDS = re.compile(r"index out of bounds: .*")
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT",
@@ -28,10 +33,14 @@ _SIGNALS = {
 
 @dataclasses.dataclass(frozen=True)
 class Remains:
-    """What a node still knows: the fault handler's ``last_words``, and whether ``oom_kills`` rose meanwhile."""
+    """What a node still knows: the fault handler's ``last_words``, and whether ``oom_kills`` rose meanwhile.
+
+    ``thrown``: the exception in native code that brought them about.
+    """
 
     last_words: str | None
     memory_ran_out: bool
+    thrown: str | None = None
 
 
 async def explain_death(
@@ -47,15 +56,24 @@ async def explain_death(
         remains = await nodes.ask(process.node, inspect_remains, log, oom_kills, limit_s=_LIMIT_SECONDS)
     except NoAnswer as silence:
         if await nodes.has_left(process.node):
-            return RankError("preempted", "its node has left the cluster", "node lost")
+            return NODE_LOST
         return dataclasses.replace(error, text=f"{error.text} (its node was asked why: {silence})")
     if remains.memory_ran_out:
         text = "SIGKILL, and the kernel counted an out-of-memory kill: its machine or container has too little memory"
         return RankError("died", text, "rank died: host memory exhausted")
     if remains.last_words is not None:
         signal = next((name for words, name in _SIGNALS.items() if remains.last_words.startswith(words)), None)
-        return RankError("died", f"{remains.last_words} (see {log.name})", f"rank died: {signal or remains.last_words}")
+        words = f"{remains.last_words}{_cause(remains.thrown)} (see {log.name})"
+        return RankError("died", words, f"rank died: {signal or remains.last_words}")
     return RankError("died", "its process ended without a word, as after SIGKILL", "rank died: SIGKILL")
+
+
+def _cause(thrown: str | None) -> str:
+    if thrown is None:
+        return ""
+    if (found := _OUT_OF_BOUNDS.search(thrown)) is not None:
+        return f" after {found[0]}, as by an id beyond the vocabulary, which `golfray data check` finds"
+    return f" after {thrown[:_LONGEST_CAUSE]}"
 
 
 def inspect_remains(log: Path, oom_kills: dict[str, int]) -> Remains:
@@ -63,12 +81,13 @@ def inspect_remains(log: Path, oom_kills: dict[str, int]) -> Remains:
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
-            fatal = _FATAL.findall(file.read().decode(errors="replace"))
+            text = file.read().decode(errors="replace")
     except FileNotFoundError:
-        fatal = []
+        text = ""
+    fatal, thrown = _FATAL.findall(text), _THROWN.findall(text)
     now = count_oom_kills()
     ran_out = any(now[source] > count for source, count in oom_kills.items() if source in now)
-    return Remains(fatal[-1] if fatal else None, ran_out)
+    return Remains(fatal[-1] if fatal else None, ran_out, thrown[-1] if thrown else None)
 
 
 def count_oom_kills() -> dict[str, int]:

@@ -45,3 +45,10 @@ def crash_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_r
         return Outcome(Kind.CRASHED, reason, phases=phases, error="lane lost")
     rank, error = next(iter(reported.items()))
     return Outcome(Kind.CRASHED, f"rank {rank}: {error.text}", phases=phases, error=error.error)
+
+
+def lane_failed_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_reason: str = "") -> Outcome:
+    """The end of a job whose lane failed under it, whether or not it had been asked to stop."""
+    if entry.stop_reason is not None:
+        return forced_outcome(entry, "its lane ended before it could stop", now)
+    return crash_outcome(entry, errors, now, lane_reason)

@@ -17,6 +17,7 @@ import dataclasses
 import logging
 import os
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -156,7 +157,7 @@ def start_session(
                 start_limit_s,
                 session,
             )
-    except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises plain ones too, such as where a node times out during startup
         what = "no local Ray cluster could be started" if address is None else f"no Ray cluster answers at {address}"
         said = _last_words(session)
         stop_session(session, broken=True)
@@ -235,13 +236,15 @@ def _bounded(start: Callable[[], Any], limit_s: float, session: Session) -> Any:
     """What ``start`` returns or raises. Raises ``TimeoutError`` after ``limit_s`` seconds.
 
     Ray waits for its servers in native code, where no signal is answered; here the main thread stays free for them.
-    Ray's servers end with the thread that started them, so that thread lives until the session has ended.
+    Ray's servers end with the thread that started them, so that thread lives until the session has ended. They inherit
+    its mask: a terminal that is closed tells every process on it so, and the driver alone shall end a study for that.
     """
     ended = threading.Event()
     results: list[Any] = []
     errors: list[BaseException] = []
 
     def call() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             results.append(start())
         except BaseException as error:  # noqa: BLE001  raised again in the thread that waits

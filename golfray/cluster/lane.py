@@ -28,6 +28,7 @@ from ray.exceptions import RayError
 from ray.train.torch import TorchTrainer
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
+from golfray.cluster.bad_tokens import BAD_TOKEN, describe_bad_token
 from golfray.cluster.deaths import count_oom_kills
 from golfray.cluster.errors import describe_error, error_identity
 from golfray.cluster.preflight import LanePlan
@@ -173,6 +174,8 @@ def _outcome_or_crash(
         return load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter), None
     except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
         traceback.print_exc()
+        if (bad_token := describe_bad_token(error)) is not None:
+            return None, RankError("raised", bad_token, BAD_TOKEN)
         return None, RankError("raised", describe_error(error), error_identity(error))
 
 

@@ -37,7 +37,9 @@ class Entry:
     """One job's line in the ledger. Times are seconds of a monotonic clock.
 
     ``waiting_since``: since when a lane was free and the job did not run. ``phase``: "start" until the run enters its
-    first one. ``phases``: seconds of those that are over. ``oom_kills``: what each rank's node had counted by then.
+    first one. ``phases``: seconds of those that are over. ``reports_apart``: the longest from one sign of training to
+    the next report; None before the first. ``oom_kills``: what each rank's node had counted by then.
+    ``explaining``: its lane has failed and is asked why, which takes up to a minute where a node is lost.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class Entry:
     phase_since: float = 0.0
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     last_sign: float = 0.0
+    reports_apart: float | None = None
     oom_kills: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
     stop_reason: str | None = None
     stop_error: str | None = None
@@ -58,6 +61,7 @@ class Entry:
     hung: bool = False
     crashes: dict[int, RankError] = dataclasses.field(default_factory=dict)
     crashed_at: float | None = None
+    explaining: bool = False
     outcome: Outcome | None = None
 
     def phases_until(self, now: float) -> dict[str, float]:
@@ -112,6 +116,7 @@ class Ledger:
 
     def progress(self, entry: Entry, point: dict[str, float], now: float) -> None:
         """One point of the curve of a running job."""
+        entry.reports_apart = max(entry.reports_apart or 0.0, now - entry.last_sign)
         entry.last_sign = now
         metrics = {name: float(value) for name, value in point.items() if name != "step"}
         self._events.append(Progress(entry.job.job_id, int(point["step"]), metrics))

@@ -45,7 +45,7 @@ class RayNodes:
             return answer
         except TimeoutError:
             raise NoAnswer(f"no answer within {limit_s:g} s") from None
-        except (ray.exceptions.RayError, OSError) as error:
+        except (ray.exceptions.RayError, OSError, psutil.Error) as error:
             raise NoAnswer(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
     async def has_left(self, node: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 from typing import Any
 
 from golfray.cluster.errors import LONGEST_TEXT
@@ -38,6 +39,9 @@ class RankError:
     error: str | None = None
 
 
+NODE_LOST = RankError("preempted", "its node has left the cluster", "node lost")
+
+
 @dataclasses.dataclass(frozen=True)
 class RankProcess:
     """The process on a seat, reached through its Ray actor; ``node`` is Ray's name of the machine.
@@ -60,8 +64,11 @@ class RankProcess:
             await nodes.ask(self.node, end_process, self.pid, self.born, limit_s=_KILL_SECONDS)
         ray.kill(self.actor)
 
-    async def probe(self) -> RankError | None:
-        """How the process ended; None where it lives, or where no answer came in time."""
+    async def probe(self, nodes: Nodes) -> RankError | None:
+        """How the process ended; None where it lives, or does not answer on a node that is still there.
+
+        Peers see a lost node at once, by their connections, and Ray only after its heartbeats are missed.
+        """
         from ray.exceptions import OutOfMemoryError, RayActorError
 
         try:
@@ -69,7 +76,14 @@ class RankProcess:
         except (RayActorError, OutOfMemoryError) as error:
             return rank_error(error)
         except TimeoutError:
-            return None
+            return await self._look_for_node(nodes)
+        return None
+
+    async def _look_for_node(self, nodes: Nodes) -> RankError | None:
+        try:
+            await nodes.ask(self.node, os.getpid, limit_s=_PROBE_SECONDS)
+        except NoAnswer:
+            return NODE_LOST if await nodes.has_left(self.node) else None
         return None
 
 

@@ -33,17 +33,33 @@ class OwnServers:
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
-        self._processes = [child for child in psutil.Process().children() if child.name() in _NEEDED]
-        self._names = [process.name() for process in self._processes]
+        named = [(_name_of(child), child) for child in psutil.Process().children()]
+        self._processes = [child for name, child in named if name in _NEEDED]
+        self._names = [name for name, _ in named if name in _NEEDED]
         if sorted(self._names) != sorted(_NEEDED):
             raise EnvironmentProblem(f"Ray started, but of {' and '.join(_NEEDED)} these run: {self._names}")
 
     def dead(self) -> str | None:
         """See :class:`Servers`."""
         for name, process in zip(self._names, self._processes, strict=True):
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            if not _lives(process):
                 return f"Ray's {name} (process {process.pid}) has died, see {self._logs / name}.out"
         return None
+
+
+def _name_of(process: psutil.Process) -> str:
+    try:
+        name: str = process.name()
+    except psutil.Error:
+        return ""  # a child that ended while we looked
+    return name
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 class FarServers:

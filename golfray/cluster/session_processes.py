@@ -41,8 +41,8 @@ def end_processes(temp_folder: Path, spared: Collection[int], patience_s: float)
         for process in found:
             try:
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue  # it ended by itself
+            except psutil.Error:
+                continue  # it ended by itself, or is found again at the end
         psutil.wait_procs(found, timeout=_ROUND_SECONDS)
     return processes_of(temp_folder, spared)
 

@@ -125,8 +125,8 @@ def allow_inspection() -> None:
 def _is_stopped(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.NoSuchProcess:
-        return False
+    except psutil.Error:
+        return False  # it is gone, or hidden from us: py-spy will say which
 
 
 def _stack(process: subprocess.Popen[str], deadline: float, stopped: bool) -> Stack:

@@ -42,14 +42,19 @@ class Watchdog:
         return self._process.pid
 
     def dismiss(self) -> None:
-        """The session has ended; waits until the process has, too."""
+        """The session has ended; waits until the process has, too, and ends one that does not hear of it."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(_GOODBYE)
             self._process.stdin.close()
         except BrokenPipeError:
             pass  # somebody ended it before
-        self._process.wait(_PATIENCE_SECONDS)
+        try:
+            self._process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            # It is stopped, or the machine is too busy for it; there is nothing left that it could do.
+            self._process.kill()
+            self._process.wait()
 
 
 def main(temp_folder: Path) -> int:

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent, Event
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.parser import Parser
 
 from golfray.config.errors import ConfigError, shown
 
@@ -119,13 +120,13 @@ def parse_value(text: str, source: str, path: str) -> Any:
 
 
 def _compose(text: str, source: str) -> Node | None:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Parser = _StrictParser
     try:
-        depth = 0
-        for event in YAML(typ="safe", pure=True).parse(text):
-            depth += isinstance(event, CollectionStartEvent)
-            depth -= isinstance(event, CollectionEndEvent)
-            _refuse_event(event, depth, source)
-        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+        node: Node | None = yaml.compose(text)
+    except _RefusedEvent as refused:
+        row, start = _line_and_column(refused.event)
+        raise ConfigError(refused.message, file=source, line=row, column=start) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reasons = (error.context, error.problem)
@@ -137,18 +138,30 @@ def _compose(text: str, source: str) -> Node | None:
     return node
 
 
-def _refuse_event(event: Event, depth: int, source: str) -> None:
-    """What must be seen before nodes are composed: aliases, a header that asks for other rules, endless nesting."""
-    if isinstance(event, AliasEvent):
-        message = "an alias (*name) is not read; write the value out where it is needed"
-    elif isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
-        message = f"the header asks for YAML {'.'.join(map(str, event.version))}; this is read as YAML 1.2: remove it"
-    elif depth > _DEEPEST:
-        message = f"is nested more than {_DEEPEST} levels deep"
-    else:
-        return
-    line, column = _line_and_column(event)
-    raise ConfigError(message, file=source, line=line, column=column)
+class _RefusedEvent(Exception):
+    def __init__(self, event: Event, message: str) -> None:
+        super().__init__(message)
+        self.event = event
+        self.message = message
+
+
+class _StrictParser(Parser):
+    """Refuses what must be seen before it is composed: aliases, a header that asks for other rules, endless nesting."""
+
+    _depth = 0
+
+    def get_event(self) -> Event:
+        event = super().get_event()
+        self._depth += isinstance(event, CollectionStartEvent)
+        self._depth -= isinstance(event, CollectionEndEvent)
+        if isinstance(event, AliasEvent):
+            raise _RefusedEvent(event, "an alias (*name) is not read; write the value out where it is needed")
+        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+            version = ".".join(map(str, event.version))
+            raise _RefusedEvent(event, f"the header asks for YAML {version}; this is read as YAML 1.2: remove it")
+        if self._depth > _DEEPEST:
+            raise _RefusedEvent(event, f"is nested more than {_DEEPEST} levels deep")
+        return event
 
 
 def _kind(node: Node) -> str:

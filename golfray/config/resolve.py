@@ -75,9 +75,18 @@ class Layer:
 
         Raises :class:`ConfigError` for unknown paths, a section without its settings, and paths given twice.
         """
+        return dict(self._flat)
+
+    @functools.cached_property
+    def _flat(self) -> dict[str, Any]:
+        # A layer never changes, and of thousands of points each lies over the same few.
         found: dict[str, Any] = {}
         self._flatten("", self.values, found)
         return found
+
+    @functools.cached_property
+    def _origins(self) -> dict[str, str]:
+        return {path: self.origin(path) for path in self._flat}
 
     def _flatten(self, prefix: str, values: Mapping[str, Any], found: dict[str, Any]) -> None:
         for key, value in values.items():
@@ -183,11 +192,10 @@ def parse_set(text: str) -> tuple[str, Any]:
 
 def _merge(preset: str, scale: str, chosen: dict[str, str], layers: tuple[Layer, ...]) -> Resolved:
     values: dict[str, Any] = {}
-    owners: dict[str, int] = {}
-    for index, layer in enumerate(layers):
-        flat = layer.flat()
-        values.update(flat)
-        owners.update(dict.fromkeys(flat, index))
+    origins = dict(chosen)
+    for layer in layers:
+        values.update(layer._flat)
+        origins.update(layer._origins)
     missing = [path for path in schema.field_paths() if path not in values]
     if missing:
         raise layers[0].error(missing[0], f"is missing: the scale {_BASE_SCALE} of a preset states every setting")
@@ -198,17 +206,17 @@ def _merge(preset: str, scale: str, chosen: dict[str, str], layers: tuple[Layer,
     try:
         config = schema.Config.model_validate(nested)
     except ValidationError as error:
-        raise _broken_rule(error, layers, owners) from error
-    origins = {**chosen, **{path: layers[owners[path]].origin(path) for path in schema.field_paths()}}
+        raise _broken_rule(error, layers) from error
     return Resolved(config, origins, layers)
 
 
-def _broken_rule(error: ValidationError, layers: tuple[Layer, ...], owners: Mapping[str, int]) -> Exception:
+def _broken_rule(error: ValidationError, layers: tuple[Layer, ...]) -> Exception:
     """The rule's message, placed at whichever of its values was written last: that one is most likely to be mended."""
     first = error.errors()[0]
     if first["type"] != schema.CROSS_FIELD:
         # Each value was checked when its layer was read, so this is a defect of golfray and no one's configuration.
         return AssertionError(f"a checked value was refused: {error}")
     paths: tuple[str, ...] = first["ctx"]["paths"]
+    owners = {path: index for index, layer in enumerate(layers) for path in layer.flat()}
     path = max(paths, key=lambda candidate: owners[candidate])
     return layers[owners[path]].error(path, first["ctx"]["message"])

@@ -59,6 +59,13 @@ class Config(sections.Section):
                 raise PydanticCustomError(CROSS_FIELD, "{message}", {"message": message, "paths": rule.paths})
         return self
 
+    def value(self, path: str) -> Any:
+        """The value at a dotted path; raises :class:`ConfigError` where there is no such setting."""
+        if path not in CHOSEN_AT_START:
+            field_info(path)
+        section, _, name = path.rpartition(".")
+        return getattr(getattr(self, section) if section else self, name)
+
     def to_run_settings(self, bytes_code: int) -> RunSettings:
         """The plain form that lanes, torchrun and the packed script take; ``bytes_code`` is the packed code's size."""
         if bytes_code < 0:

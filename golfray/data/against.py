@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import pathlib
 from collections.abc import Iterator, Sequence
 
 import sentencepiece
 
 from golfray.core.shards import list_shards
+from golfray.data.digest import digest_content, digest_tokens
 from golfray.data.errors import DataError
 from golfray.data.manifest import read_manifest
-from golfray.data.scan import DIGEST_BYTES, DocumentSpan, Overlap, digest_tokens
-from golfray.data.shard_header import open_shard
+from golfray.data.overlap import Overlap
+from golfray.data.split_tally import DocumentSpan, SplitTally
 from golfray.data.text_files import TextFormat, read_text_files
 from golfray.data.token_files import read_token_documents
 from golfray.data.tokenizer import NORMALIZER, load_tokenizer
@@ -31,7 +31,7 @@ class Against:
     by_tokens: bool
 
     def read_texts(self, train: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> None:
-        """Decode every training document and look for its text. Raises what ``map_shard`` raises."""
+        """Decode every training document and look for its text. Raises what ``read_chunks`` raises."""
         normalizer = sentencepiece.SentencePieceNormalizer(rule_name=NORMALIZER)
         start = 0
         for document in read_token_documents(train, tokenizer.bos_id()):
@@ -60,14 +60,22 @@ def open_against(
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         shards = [path]
+    elif other is not None:
+        raise DataError(
+            f"--against-tokenizer {other}: is about shards, and --against {path} is a text file: leave it out, or give "
+            "a folder or a .bin"
+        )
     else:
         return Against(path, Overlap(_digest_texts(path, tokenizer)), by_tokens=True)
     theirs = tokenizer if other is None else load_tokenizer(other)
     for shard in shards:
-        if (largest := int(open_shard(shard).max())) >= theirs.vocab_size():
+        tally = SplitTally(None, int(theirs.vocab_size()))
+        tally.read(shard)
+        if (over := tally.over.get(shard)) is not None:
             raise DataError(
-                f"{shard}: token {largest}, but the tokenizer has {theirs.vocab_size()} pieces; "
-                "give --against-tokenizer, the one that this shard was made with"
+                f"token {over.first} at position {over.position:,}, but the tokenizer has {theirs.vocab_size()} pieces",
+                where=shard,
+                remedy="give --against-tokenizer, the one that this shard was made with",
             )
     by_tokens = theirs.serialized_model_proto() == tokenizer.serialized_model_proto()
     return Against(path, Overlap(_digest_shards(shards, theirs, by_tokens)), by_tokens)
@@ -97,4 +105,4 @@ def _digest_shards(
 
 def _digest_text(normalizer: sentencepiece.SentencePieceNormalizer, text: str) -> bytes:
     normalised = str(normalizer.normalize(text)).strip("\u2581")
-    return hashlib.blake2b(normalised.encode("utf-8"), digest_size=DIGEST_BYTES).digest()
+    return digest_content(normalised.encode("utf-8"))

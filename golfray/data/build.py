@@ -21,7 +21,9 @@ from golfray.data.manifest import FORMAT, Manifest, Split, check_files, describe
 from golfray.data.model_file import ModelFacts, read_model_facts
 from golfray.data.progress import Progress
 from golfray.data.reference_points import measure_reference_points
-from golfray.data.token_files import count_scored_bytes, write_shards
+from golfray.data.shard_layout import MAX_VOCAB_SIZE
+from golfray.data.split_tally import SplitTally, tally_split
+from golfray.data.token_files import write_shards
 from golfray.data.tokenizer import train_tokenizer
 from golfray.data.write_once import make_folder_once
 
@@ -125,23 +127,22 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
     """
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=contents.model)
     vocab_size = int(tokenizer.vocab_size())
-    table = build_byte_table(tokenizer, vocab_size)
+    table = build_byte_table(tokenizer, MAX_VOCAB_SIZE)
     facts = read_model_facts(contents.model)
     tokenizer_path = folder / contents.tokenizer_file
     tokenizer_path.write_bytes(contents.model)
     digest = hashlib.sha256()
 
-    def write_split(name: str, documents: Sequence[str]) -> tuple[Split, list[pathlib.Path]]:
-        done = tokens = text_bytes = normalised_bytes = 0
+    def write_split(name: str, documents: Sequence[str]) -> tuple[Split, SplitTally, list[pathlib.Path]]:
+        done = text_bytes = normalised_bytes = 0
         progress = Progress(say)
 
         def encoded() -> Iterator[list[int]]:
-            nonlocal done, tokens, text_bytes, normalised_bytes
+            nonlocal done, text_bytes, normalised_bytes
             for batch in _batches(documents):
                 progress.at(f"encoded {done:,} of {len(documents):,} {name} documents")
                 for document, ids in zip(batch, tokenizer.encode(batch, num_threads=-1), strict=True):
                     digest.update(json.dumps({"text": document}, ensure_ascii=False).encode("utf-8") + b"\n")
-                    tokens += 1 + len(ids)
                     text_bytes += len(document.encode("utf-8"))
                     normalised_bytes += len(normalised_text(tokenizer, facts, document).encode("utf-8"))
                     yield [tokenizer.bos_id(), *ids]
@@ -154,22 +155,23 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
             contents.shard_tokens,
             on_shard=lambda path: say(f"wrote {path.name}"),
         )
+        tally = tally_split(paths, table, vocab_size)
         split = Split(
             documents=len(documents),
-            tokens=tokens,
+            tokens=tally.tokens,
             text_bytes=text_bytes,
-            scored_bytes=count_scored_bytes(paths, table),
+            scored_bytes=tally.scored_bytes,
             shards=[describe_file(path) for path in paths],
             normalised_bytes=normalised_bytes,
         )
-        return split, paths
+        return split, tally, paths
 
-    val, val_paths = write_split("val", contents.val)
+    val, val_tally, val_paths = write_split("val", contents.val)
     if val.scored_bytes == 0:
         raise DataError(
             f"the tokenizer {contents.tokenizer_file} knows nothing of the validation text: no byte is scored"
         )
-    train, train_paths = write_split("train", contents.train)
+    train, train_tally, _ = write_split("train", contents.train)
     manifest = Manifest(
         name=contents.name,
         demo=contents.demo,
@@ -181,7 +183,7 @@ def write_corpus(folder: pathlib.Path, contents: Contents, say: Callable[[str], 
         vocab_size=vocab_size,
         train=train,
         val=val,
-        reference_points=measure_reference_points(train_paths, val_paths, tokenizer, val.scored_bytes),
+        reference_points=measure_reference_points(train_tally, val_tally, val_paths, tokenizer),
     )
     write_manifest(folder, manifest)
     return manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from golfray.data.against import open_against
@@ -14,6 +14,7 @@ from golfray.data.errors import DataError
 from golfray.data.findings import Finding, error
 from golfray.data.manifest import FILE_NAME, describe_file
 from golfray.data.names import check_path
+from golfray.data.sequences import judge_length
 from golfray.data.tokenizer import load_tokenizer
 
 
@@ -21,7 +22,7 @@ from golfray.data.tokenizer import load_tokenizer
 class CheckRequest:
     """What to check: ``tokenizer`` is needed where no golfray manifest names it; ``sample`` documents of each split are
     decoded. ``against`` is other validation data: a folder, a shard, or a text file; ``against_tokenizer`` that of its
-    shards where it is another.
+    shards where it is another. ``seq_lens`` are tokens of a sequence by what uses it: validation must hold one.
     """
 
     folder: pathlib.Path
@@ -29,6 +30,7 @@ class CheckRequest:
     sample: int = 200
     against: pathlib.Path | None = None
     against_tokenizer: pathlib.Path | None = None
+    seq_lens: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +74,8 @@ def check_corpus(request: CheckRequest, say: Callable[[str], None] = lambda line
         try:
             tokenizer = load_tokenizer(path)
         except DataError as problem:
-            where, _, what = str(problem).partition(": ")
-            findings.append(
-                error("tokenizer", where, what, "give --tokenizer, the SentencePiece model of these shards")
-            )
+            remedy = "give --tokenizer, the SentencePiece model of these shards"
+            findings.append(error("tokenizer", problem.where, problem.what, remedy))
         else:
             against = None
             if request.against is not None:
@@ -83,6 +83,8 @@ def check_corpus(request: CheckRequest, say: Callable[[str], None] = lambda line
             check = TokenCheck(files, path, tokenizer)
             check.read(request.sample, against, say)
             findings += check.findings(against)
+            if "val" in files.complete:
+                findings += judge_length(request.folder, check.tallies["val"].tokens, request.seq_lens)
             facts = check.facts(against)
     return CheckResult(findings, facts)
 

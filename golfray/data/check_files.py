@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pathlib
-import re
 from collections.abc import Callable, Iterator
 
 from golfray.data.errors import DataError
 from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import FILE_NAME, Manifest, differences, read_manifest, remedy
 from golfray.data.shard_header import AGAIN, diagnose_shard
-
-SPLITS = ("train", "val")
-_NUMBERED = re.compile(r"fineweb_(?:train|val)_([0-9]+)\.bin")
+from golfray.data.shard_layout import SPLITS, shard_name, split_and_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +31,7 @@ def check_folder(folder: pathlib.Path, say: Callable[[str], None]) -> tuple[Corp
     try:
         manifest = read_manifest(folder)
     except DataError as problem:
-        path, fix = folder / FILE_NAME, remedy(folder)
-        what = str(problem).removeprefix(f"{path}: ").removesuffix(f"; {fix}")
-        findings.append(error("manifest", path, what, fix))
+        findings.append(error("manifest", problem.where, problem.what, problem.remedy))
     shards = {split: sorted(folder.glob(f"fineweb_{split}_*.bin")) for split in SPLITS}
     for split in SPLITS:
         findings += _missing(folder, split, shards[split], manifest)
@@ -73,10 +68,10 @@ def _missing(
                     "shard-unknown", path, f"not in {FILE_NAME}, but it is read as a part of it", "move it away"
                 )
         return
-    numbers = {int(match[1]) for path in shards if (match := _NUMBERED.fullmatch(path.name))}
+    numbers = {found[1] for path in shards if (found := split_and_number(path.name))}
     if (missing := max(numbers, default=-1) + 1 - len(numbers)) > 0:
         first = next(number for number in itertools.count() if number not in numbers)
-        path = folder / f"fineweb_{split}_{first:06d}.bin"
+        path = folder / shard_name(split, first)
         what = f"{missing:,} numbers missing, this the first" if missing > 1 else "missing"
         yield error("shards-missing", path, f"{what}, though later ones are here", AGAIN)
 

@@ -12,7 +12,7 @@ from golfray.core.byte_table import ByteTable
 from golfray.data.byte_accounting import Inexact, counted_bytes, decoded_bytes, encodes_again, find_inexact
 from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import Manifest
-from golfray.data.scan import DocumentSpan, SplitScan
+from golfray.data.split_tally import DocumentSpan, SplitTally
 from golfray.data.token_files import TokenFiles
 
 # Reasons why counted and decoded bytes differ; the others lose bytes that decoding does not show either.
@@ -92,7 +92,7 @@ def judge_tokenizer(
     path: pathlib.Path,
     tokenizer: sentencepiece.SentencePieceProcessor,
     table: ByteTable,
-    val: SplitScan | None,
+    val: SplitTally | None,
     sample: Sample,
     manifest: Manifest | None,
 ) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def judge_tokenizer(
         )
 
 
-def _share(inexact: Inexact, table: ByteTable, val: SplitScan, sample: Sample, manifest: Manifest | None) -> str:
+def _share(inexact: Inexact, table: ByteTable, val: SplitTally, sample: Sample, manifest: Manifest | None) -> str:
     occurrences = int(val.counts[inexact.tokens].sum())
     if inexact.code == "tokenizer-unknown-bytes":
         if manifest is not None and manifest.val.normalised_bytes:

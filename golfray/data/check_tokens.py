@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import pathlib
 from collections.abc import Callable, Iterator
@@ -12,12 +13,15 @@ import sentencepiece
 
 from golfray.core.byte_table import ByteTable, build_byte_table
 from golfray.data.against import Against
-from golfray.data.check_files import SPLITS, CorpusFiles
+from golfray.data.check_files import CorpusFiles
 from golfray.data.check_tokenizer import EXPLAINING, Sample, decode_sample, judge_sample, judge_tokenizer
 from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import FILE_NAME, Manifest, remedy
+from golfray.data.overlap import Overlap
 from golfray.data.reference_points import uniform_bits_per_byte
-from golfray.data.scan import ALL_IDS, DocumentSpan, Overlap, Sampler, SplitScan, scan_split
+from golfray.data.sampler import Sampler
+from golfray.data.shard_layout import MAX_VOCAB_SIZE, SPLITS
+from golfray.data.split_tally import DocumentSpan, SplitTally
 from golfray.data.token_files import TokenFiles
 
 NOT_QUOTABLE = "quote no score on it, or build it anew without them"
@@ -32,8 +36,8 @@ class TokenCheck:
         self.files = files
         self.path = tokenizer_path
         self.tokenizer = tokenizer
-        self.table: ByteTable = build_byte_table(tokenizer, ALL_IDS)
-        self.scans: dict[str, SplitScan] = {}
+        self.table: ByteTable = build_byte_table(tokenizer, MAX_VOCAB_SIZE)
+        self.tallies: dict[str, SplitTally] = {}
         self.sample = Sample(0, 0, 0, 0, 0, 0)
         self.overlap = Overlap([])
 
@@ -60,7 +64,10 @@ class TokenCheck:
                     look(span)
 
             vocab_size = int(self.tokenizer.vocab_size())
-            self.scans[split] = scan_split(paths, self.table, vocab_size, self.tokenizer.bos_id(), tell)
+            tally = self.tallies[split] = SplitTally(self.table, vocab_size, self.tokenizer.bos_id())
+            for path in paths:
+                tally.read(path, tell)
+            tally.end(tell)
             self.sample += decode_sample(paths, sampler.spans, self.tokenizer, self.table)
         if against is not None and not against.by_tokens:
             say(f"decoding the training documents, to look for those of {against.path} in them")
@@ -68,9 +75,9 @@ class TokenCheck:
 
     def findings(self, against: Against | None) -> Iterator[Finding]:
         """All that is wrong, in the order of what makes a score most wrong."""
-        for split, scan in self.scans.items():
-            yield from self._judge_ids(split, scan)
-        val = self.scans.get("val")
+        for split, tally in self.tallies.items():
+            yield from self._judge_ids(split, tally)
+        val = self.tallies.get("val")
         if val is not None and val.scored_bytes == 0 and "val" in self.files.complete:
             yield error(
                 "nothing-scored",
@@ -83,7 +90,7 @@ class TokenCheck:
         if manifest is not None:
             yield from self._judge_counts(manifest)
         reasons = list(
-            judge_tokenizer(self.path, self.tokenizer, self.table, self.scans.get("val"), self.sample, manifest)
+            judge_tokenizer(self.path, self.tokenizer, self.table, self.tallies.get("val"), self.sample, manifest)
         )
         yield from judge_sample(
             self.path, self.sample, explained=any(finding.code in EXPLAINING for finding in reasons)
@@ -98,11 +105,11 @@ class TokenCheck:
         splits = {
             split: {
                 "shards": len(self.files.whole[split]),
-                "tokens": scan.tokens,
-                "documents": scan.documents,
-                "scored_bytes": scan.scored_bytes,
+                "tokens": tally.tokens,
+                "documents": tally.documents,
+                "scored_bytes": tally.scored_bytes,
             }
-            for split, scan in self.scans.items()
+            for split, tally in self.tallies.items()
         }
         return {
             "tokenizer": str(self.path),
@@ -122,8 +129,8 @@ class TokenCheck:
             ),
         }
 
-    def _judge_ids(self, split: str, scan: SplitScan) -> Iterator[Finding]:
-        for path, over in scan.over.items():
+    def _judge_ids(self, split: str, tally: SplitTally) -> Iterator[Finding]:
+        for path, over in tally.over.items():
             yield error(
                 "token-over-vocabulary",
                 path,
@@ -134,32 +141,32 @@ class TokenCheck:
         if self.tokenizer.bos_id() < 0:
             return
         where = self.files.folder / f"fineweb_{split}_*.bin"
-        if scan.documents == 0:
+        if tally.documents == 0:
             yield warning(
                 "no-documents",
                 where,
                 f"BOS ({self.tokenizer.bos_id()}) is nowhere, so documents cannot be told apart and none was compared",
                 "use shards whose documents begin with BOS",
             )
-        elif scan.first != self.tokenizer.bos_id():
+        elif tally.first != self.tokenizer.bos_id():
             yield warning(
                 "no-first-bos",
                 where,
-                f"it begins with token {scan.first} and not with BOS: the end of a document whose start is missing",
+                f"it begins with token {tally.first} and not with BOS: the end of a document whose start is missing",
                 "is the first shard missing?",
             )
 
     def _judge_counts(self, manifest: Manifest) -> Iterator[Finding]:
         for split, recorded in (("train", manifest.train), ("val", manifest.val)):
-            scan = self.scans.get(split)
-            if scan is None or split not in self.files.complete:
+            tally = self.tallies.get(split)
+            if tally is None or split not in self.files.complete:
                 continue
             for name in ("documents", "tokens", "scored_bytes"):
-                if (found := getattr(scan, name)) != (said := getattr(recorded, name)):
+                if (found := getattr(tally, name)) != (said := getattr(recorded, name)):
                     yield self._not_as_said(f"{split}.{name} is {said:,}, but the shards have {found:,}")
         if (said := manifest.vocab_size) != (found := self.tokenizer.vocab_size()):
             yield self._not_as_said(f"vocab_size is {said:,}, but {self.path.name} has {found:,} pieces")
-        val, uniform = self.scans.get("val"), manifest.reference_points.get("uniform")
+        val, uniform = self.tallies.get("val"), manifest.reference_points.get("uniform")
         if val is None or "val" not in self.files.complete or val.scored_bytes == 0:
             return
         found = uniform_bits_per_byte(manifest.vocab_size, val.tokens, val.scored_bytes)
@@ -173,12 +180,11 @@ class TokenCheck:
         if overlap.first is None:
             return
         manifest = self.files.manifest
-        marked = manifest is not None and manifest.contaminated
         files = TokenFiles(self.files.whole["train"])
         start = files.read(overlap.first.start + 1, min(overlap.first.length, 40)).tolist()
         text = self.tokenizer.decode([token for token in start if token < self.tokenizer.vocab_size()])
-        says = "" if manifest is None else f"; {FILE_NAME} says contaminated: {str(marked).lower()}"
-        yield (warning if marked else error)(
+        says = "" if manifest is None else f"; {FILE_NAME} says contaminated: {json.dumps(manifest.contaminated)}"
+        yield (warning if manifest is not None and manifest.contaminated else error)(
             code,
             self.files.folder,
             f"{overlap.found:,} of {overlap.documents:,} {what} are training documents too, the first at token "

@@ -17,12 +17,14 @@ from golfray.core.shards import list_shards, map_shard
 from golfray.data import kjv
 from golfray.data.build import Recipe, build_corpus
 from golfray.data.byte_accounting import encodes_again, find_inexact
-from golfray.data.errors import DataError, VocabularyError
+from golfray.data.errors import DataError
 from golfray.data.home import golfray_home
 from golfray.data.manifest import FILE_NAME, Manifest, describe_file, read_manifest
 from golfray.data.reference_points import uniform_bits_per_byte
 from golfray.data.shard_header import SAMPLE_TOKENS, open_shard, sample_largest_token
-from golfray.data.token_files import count_scored_bytes, read_token_documents
+from golfray.data.shard_layout import MAX_VOCAB_SIZE
+from golfray.data.split_tally import tally_split
+from golfray.data.token_files import read_token_documents
 from golfray.data.tokenizer import load_tokenizer
 
 DEMO_RECIPE = Recipe(
@@ -38,8 +40,12 @@ DEMO_RECIPE = Recipe(
 )
 
 CONTAMINATED = "Its training part overlaps the validation documents: no score on it may be quoted."
+UNKNOWN_OVERLAP = (
+    "It is unknown whether training and validation overlap: until that is known no score on it may be quoted."
+)
 UNKNOWN_ORIGIN = (
-    f"No {FILE_NAME} says where this text is from: a score on it compares only with scores on the same files."
+    f"No {FILE_NAME} says where this text is from, or whether its training and validation overlap: a score on it "
+    "compares only with scores on the same files."
 )
 
 NEEDS_FINEWEB = """\
@@ -58,7 +64,8 @@ class Corpus:
 
     ``val_bytes`` are the scored bytes of the whole validation split, ``reference_points`` bits per scored byte of
     predictors that need no training. ``warning`` is to be shown beside every score; it is empty where there is nothing
-    to warn of. ``contaminated`` and ``digest`` (of all its files) are None where no manifest says.
+    to warn of. ``contaminated`` is None where it is unknown whether validation documents are training documents too,
+    ``digest`` (of all its files) where there is no manifest.
     """
 
     name: str
@@ -142,11 +149,10 @@ def open_corpus(folder: pathlib.Path, tokenizer: pathlib.Path | None = None) -> 
     return corpus
 
 
-def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_size: int) -> Corpus:
+def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings) -> Corpus:
     """The corpus of a run: what ``data`` names, or the demo corpus where it names nothing at laptop scale.
 
-    Raises ``DataError`` at full scale without FineWeb (saying how to get it), and where the tokenizer has more pieces
-    than the model's vocabulary.
+    Raises ``DataError`` at full scale without FineWeb, saying how to get it.
     """
     if data.folder:
         corpus = open_corpus(pathlib.Path(data.folder), pathlib.Path(data.tokenizer) if data.tokenizer else None)
@@ -156,8 +162,6 @@ def choose_corpus(scale: Literal["full", "laptop"], data: DataSettings, vocab_si
         corpus = demo_corpus()
     if scale == "full" and corpus.is_demo:
         raise DataError(NEEDS_FINEWEB.format(reason=f"data.folder is the demo corpus {corpus.name}."))
-    if corpus.vocab_size > vocab_size:
-        raise VocabularyError(corpus.tokenizer, corpus.vocab_size, vocab_size)
     return corpus
 
 
@@ -180,8 +184,8 @@ def _open_with_manifest(
             )
     # What a build has measured stands in its warning.
     reasons = [manifest.warning] if manifest.val.normalised_bytes is not None else _reasons(manifest.warning, own)
-    if manifest.contaminated:
-        reasons.append(CONTAMINATED)
+    if manifest.contaminated is not False:
+        reasons.append(CONTAMINATED if manifest.contaminated else UNKNOWN_OVERLAP)
     return Corpus(
         name=manifest.name,
         folder=folder,
@@ -203,7 +207,7 @@ def _open_without_manifest(
 ) -> Corpus:
     tokenizer = load_tokenizer(path)
     vocab_size = int(tokenizer.vocab_size())
-    val_bytes = count_scored_bytes(val_paths, build_byte_table(tokenizer, vocab_size))
+    val_bytes = tally_split(val_paths, build_byte_table(tokenizer, MAX_VOCAB_SIZE), vocab_size).scored_bytes
     if val_bytes == 0:
         raise DataError(f"{folder}: no validation token stands for any text under the tokenizer {path}")
     reasons = _reasons(UNKNOWN_ORIGIN, path)

@@ -12,9 +12,8 @@ from typing import overload
 
 import numpy
 
+from golfray.data.digest import DIGEST_BYTES
 from golfray.data.text_files import Document
-
-DIGEST_BYTES = 16
 
 
 class DocumentSpool:
@@ -36,6 +35,7 @@ class DocumentSpool:
         content = document.text.encode("utf-8")
         self._file.write(content)
         self._ends.append(self._ends[-1] + len(content))
+        assert len(digest) == DIGEST_BYTES
         self._digests += digest
         self.files.append(document.file)
         self.lines.append(document.line)

@@ -1,27 +1,30 @@
 """What goes wrong with data and a person can mend."""
 
-import pathlib
+from __future__ import annotations
 
 
 class DataError(ValueError):
-    """A corpus that is missing, changed, damaged or not fit for its use; the message says what to do."""
+    """A corpus that is missing, changed, damaged or not fit for its use.
+
+    ``what`` is wrong, ``where`` (a file or a part of one) and ``remedy`` (what to do); the text is all three, those
+    that are not given left out.
+    """
 
     exit_code = 2
+
+    def __init__(self, what: str, *, where: object = "", remedy: str = "") -> None:
+        self.what = what
+        self.where = str(where)
+        self.remedy = remedy
+        super().__init__(f"{self.where}: {self.faults}" if self.where else self.faults)
+
+    @property
+    def faults(self) -> str:
+        """The text without ``where``, for whoever knows the thing by another name."""
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
 
 class CannotWriteError(DataError):
     """A folder of data that could not be written: a full or read-only disk, a folder of somebody else."""
 
     exit_code = 4
-
-
-class VocabularyError(DataError):
-    """A tokenizer that has more pieces than the model has token ids."""
-
-    def __init__(self, tokenizer: pathlib.Path, pieces: int, vocab_size: int) -> None:
-        super().__init__(
-            f"{tokenizer}: this tokenizer has {pieces} pieces but model.vocab_size is {vocab_size}; "
-            f"set model.vocab_size={pieces}"
-        )
-        self.tokenizer = tokenizer
-        self.pieces = pieces

@@ -12,16 +12,17 @@ from typing import Any
 
 import sentencepiece
 
-from golfray.core.byte_table import ByteTable, build_byte_table
+from golfray.core.byte_table import build_byte_table
 from golfray.data.byte_accounting import find_inexact
 from golfray.data.errors import DataError
 from golfray.data.fetch_errors import FetchLockedError
 from golfray.data.fetch_file import FetchFile, FileFetcher, Listener, disk_errors
 from golfray.data.fetch_plan import FetchPlan
-from golfray.data.fetched_manifest import SplitFacts, write_fetched_manifest
+from golfray.data.fetch_shards import ShardFetcher
+from golfray.data.fetched_manifest import write_fetched_manifest
 from golfray.data.manifest import Manifest, describe_file
 from golfray.data.published_manifest import SENTENCEPIECE, PublishedDataset
-from golfray.data.shard_facts import ShardFacts, inspect_shard
+from golfray.data.shard_layout import MAX_VOCAB_SIZE
 from golfray.data.sources import Patience
 from golfray.data.tokenizer import load_tokenizer
 
@@ -70,7 +71,7 @@ class Fetched:
             f"{self.folder}: {train.tokens:,} training tokens in {len(train.shards)} shard(s), {val.tokens:,} "
             f"validation tokens ({val.scored_bytes:,} bytes), all verified",
             *self.notes,
-            "documents in both splits, and the text against the tokenizer, are looked for by:",
+            "the text is held against the tokenizer by:",
             f"  golfray data check {shlex.quote(str(self.folder))}",
             "to train on it:",
             f"  golfray tune search_spaces/muon.yaml {sets}",
@@ -95,9 +96,10 @@ def run_fetch(plan: FetchPlan, patience: Patience, listener: Listener) -> Fetche
         _obtain_others(fetcher, others)
         if request.tokenizer_only:
             return Fetched(plan, tokenizer, None, [])
-        table = None if loaded is None else build_byte_table(loaded, dataset.vocab_size)
-        val = _obtain_split(fetcher, plan.of_kind("val"), dataset, table)
-        train = _obtain_split(fetcher, plan.of_kind("train"), dataset, table)
+        table = None if loaded is None else build_byte_table(loaded, MAX_VOCAB_SIZE)
+        shards = ShardFetcher(fetcher, dataset, table, -1 if loaded is None else int(loaded.bos_id()))
+        val = shards.obtain_val(plan.of_kind("val"))
+        train = shards.obtain_train(plan.of_kind("train"))
         _obtain_others(fetcher, plan.of_kind("documents"))
         if loaded is None:
             note = (
@@ -105,27 +107,13 @@ def run_fetch(plan: FetchPlan, patience: Patience, listener: Listener) -> Fetche
                 f"{dataset.tokenizer.kind}, and golfray counts bytes with {SENTENCEPIECE} models only"
             )
             return Fetched(plan, tokenizer, None, [note])
-        manifest = write_fetched_manifest(plan, tokenizer, int(loaded.bos_id()), val, train)
+        manifest = write_fetched_manifest(plan, tokenizer, val, train, shards.overlap)
     return Fetched(plan, tokenizer, manifest, _notes(plan, manifest, loaded))
 
 
 def _obtain_others(fetcher: FileFetcher, files: list[FetchFile]) -> None:
     for file in files:
         fetcher.obtain(file, lambda path: (describe_file(path).sha256, None))
-
-
-def _obtain_split(
-    fetcher: FileFetcher, files: list[FetchFile], dataset: PublishedDataset, table: ByteTable | None
-) -> SplitFacts:
-    found: list[ShardFacts] = []
-
-    def verify(path: pathlib.Path) -> tuple[str, ShardFacts]:
-        facts = inspect_shard(path, dataset.vocab_size, table, found[-1].last if found else None)
-        return facts.sha256, facts
-
-    for file in files:
-        found.append(fetcher.obtain(file, verify))
-    return SplitFacts.join(files, found)
 
 
 def _verify_tokenizer(
@@ -142,8 +130,9 @@ def _verify_tokenizer(
     ):
         if said not in (None, found):
             raise DataError(
-                f"{path}: this tokenizer has {found} {what}, but the manifest says {said} for {dataset.name}: these "
-                "shards were made with another one"
+                f"this tokenizer has {found} {what}, but the manifest says {said} for {dataset.name}: these shards "
+                "were made with another one",
+                where=path,
             )
     return sha256, tokenizer
 

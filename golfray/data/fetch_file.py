@@ -9,11 +9,11 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal, Protocol, TypeVar
 
-from golfray.data.bare_tokens import TOKEN_BYTES
+from golfray.data.durable import put_in_place
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.fetch_errors import FetchError, TransientError
 from golfray.data.fetch_ledger import Ledger, LedgerEntry, part_of
-from golfray.data.shard_header import HEADER_BYTES, diagnose_shard
+from golfray.data.shard_header import diagnose_shard, tokens_in
 from golfray.data.sources import Patience, Remote, Source
 
 CHUNK_BYTES = 1 << 20
@@ -108,7 +108,7 @@ def _problem_of_size(file: FetchFile, size: int) -> tuple[str, bool]:
         return (f"has {size:,} bytes where the source has {file.size:,}" if size != file.size else ""), True
     if finding := diagnose_shard(file.target):
         return finding.what, False
-    tokens, expected = ((bytes_ - HEADER_BYTES) // TOKEN_BYTES for bytes_ in (size, file.size))
+    tokens, expected = tokens_in(size), tokens_in(file.size)
     return (f"has {tokens:,} tokens where the source has {expected:,}" if tokens != expected else ""), True
 
 
@@ -143,8 +143,7 @@ class FileFetcher:
             file.target.parent.mkdir(parents=True, exist_ok=True)
             self.ledger.set(file.target, LedgerEntry(file.remote.size, file.remote.identity, len(file.added)))
             sha256, facts = self.patience.run(lambda: self._once(file, verify), self.listener.say, lambda: self._moved)
-            os.replace(part_of(file.target), file.target)
-            _flush_folder(file.target.parent)
+            put_in_place(part_of(file.target), file.target)
             self._record(file, sha256)
         self.listener.done(file, False)
         return facts
@@ -156,7 +155,7 @@ class FileFetcher:
         try:
             sha256, facts = verify(file.target)
         except DataError as error:
-            return str(error).removeprefix(f"{file.target}: "), None
+            return error.faults, None
         entry = self.ledger.get(file.target)
         known = (entry.sha256 if entry else None) or (None if file.added else file.remote.sha256)
         if known not in (None, sha256):
@@ -172,7 +171,7 @@ class FileFetcher:
             sha256, facts = verify(part)
         except DataError as error:
             part.unlink()
-            problem = f"{where}: what came is not what the manifest says: {str(error).removeprefix(f'{part}: ')}"
+            problem = f"{where}: what came is not what the manifest says: {error.faults}"
             if continued:
                 raise TransientError(f"{problem}; it was put together from two transfers") from error
             raise DataError(problem) from error
@@ -238,11 +237,3 @@ def disk_errors(target: pathlib.Path) -> Iterator[None]:
             f"{error.filename or target}: {error.strerror or error}; what was fetched so far stays, and the same "
             "command continues there"
         ) from error
-
-
-def _flush_folder(folder: pathlib.Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import re
 
+from golfray.data.durable import write_whole
 from golfray.data.errors import DataError
 from golfray.data.published_manifest import FILE_NAME
 from golfray.data.sources import Remote
@@ -89,17 +89,6 @@ class Ledger:
 def part_of(target: pathlib.Path) -> pathlib.Path:
     """Where a file is while it is fetched."""
     return target.with_name(f"{target.name}.part")
-
-
-def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Write a file that is there either as it was or as it shall be, whatever happens; raises ``OSError``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with open(unfinished, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 def _read(path: pathlib.Path) -> tuple[str, dict[str, LedgerEntry]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import re
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from golfray.data.bare_tokens import TOKEN_BYTES
+from golfray.config.sizes import size_text
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener, LocalState, local_state
@@ -24,9 +23,9 @@ from golfray.data.published_manifest import (
     PublishedDataset,
     choose_dataset,
     read_published,
-    shard_name,
 )
-from golfray.data.shard_header import HEADER_BYTES
+from golfray.data.shard_header import tokens_in
+from golfray.data.shard_layout import shard_name, split_and_number
 from golfray.data.sources import Patience, Source, read_whole
 
 DEFAULT_TRAIN_SHARDS = 80
@@ -34,7 +33,6 @@ DEFAULT_TRAIN_SHARDS = 80
 FETCHED_FROM = "fetched_from"
 # Room for what is written besides the files: manifests, a copy of the tokenizer, the ledger.
 MARGIN_BYTES = 4 * 2**20
-SHARD_NAME = re.compile(r"fineweb_(train|val)_(\d{6})\.bin")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,13 +69,13 @@ class FetchPlan:
         lines = [f"{dataset.name} of {self.request.source.name}, into {self.request.to}"]
         for kind, what in groups.items():
             if files := self.of_kind(kind):
-                lines.append(f"  {kind:9s}  {in_units(sum(file.size for file in files)):>9s}  {what}")
+                lines.append(f"  {kind:9s}  {size_text(sum(file.size for file in files)):>9s}  {what}")
         there = sum(state.is_there for state in self.states)
         begun = sum(state.have for state in self.states if not state.is_there)
         if there or begun:
-            lines.append(f"  {there} file(s) are there, to be verified, and {in_units(begun)} of others")
+            lines.append(f"  {there} file(s) are there, to be verified, and {size_text(begun)} of others")
         lines.append(
-            f"  to be written: {in_units(self.need_bytes)} (one copy, here); free: {in_units(self.free_bytes)}"
+            f"  to be written: {size_text(self.need_bytes)} (one copy, here); free: {size_text(self.free_bytes)}"
         )
         return lines
 
@@ -116,10 +114,10 @@ class FetchPlan:
     def check_room(self) -> None:
         """Raise ``CannotWriteError`` where the disk has too little room."""
         if self.need_bytes and self.need_bytes + MARGIN_BYTES > self.free_bytes:
+            more = size_text(self.need_bytes + MARGIN_BYTES - self.free_bytes)
             raise CannotWriteError(
                 f"{self.request.to}: {self.need_bytes:,} bytes are needed, but {self.free_bytes:,} are free there; "
-                f"free {in_units(self.need_bytes + MARGIN_BYTES - self.free_bytes)}, choose another disk with --to, or "
-                "take fewer --train-shards"
+                f"free {more}, choose another disk with --to, or take fewer --train-shards"
             )
 
 
@@ -160,14 +158,6 @@ def plan_fetch(request: FetchRequest, patience: Patience, listener: Listener) ->
     )
 
 
-def in_units(count: int) -> str:
-    """Bytes for a person: 16.0 GB, 254.5 kB."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count} bytes"
-
-
 def _where_else(source: Source) -> str:
     if isinstance(source, LocalSource):
         found = sorted(path.parent.name for path in source.folder.glob(f"*/{FILE_NAME}"))
@@ -190,12 +180,11 @@ def _count_train_shards(request: FetchRequest, dataset: PublishedDataset, folder
         )
     here = set()
     for path in folder.glob("fineweb_*.bin"):
-        found = SHARD_NAME.fullmatch(path.name)
-        limit = dataset.files_train if path.name.startswith("fineweb_train_") else dataset.files_val
-        if found is None or int(found[2]) >= limit:
+        found = split_and_number(path.name)
+        if found is None or found[1] >= (dataset.files_train if found[0] == "train" else dataset.files_val):
             raise DataError(f"{path}: not a file of {dataset.name}, but would be read as a part of it; move it away")
-        if found[1] == "train":
-            here.add(int(found[2]))
+        if found[0] == "train":
+            here.add(found[1])
     beyond = {number for number in here if number >= wanted}
     last = max(beyond, default=wanted - 1)
     if gap := sorted(set(range(wanted, last)) - here):
@@ -246,10 +235,7 @@ def _of_another(path: pathlib.Path, other: str, source: Source) -> str:
 
 def _check_counts(dataset: PublishedDataset, files: Sequence[FetchFile], train_shards: int, where: str) -> None:
     """Hold the tokens that the headers announce against ``stats``."""
-    found = {
-        kind: sum((file.size - HEADER_BYTES) // TOKEN_BYTES for file in files if file.kind == kind)
-        for kind in ("val", "train")
-    }
+    found = {kind: sum(tokens_in(file.size) for file in files if file.kind == kind) for kind in ("val", "train")}
     if found["val"] != dataset.tokens_val:
         raise DataError(
             f"the val shards hold {found['val']:,} tokens, but stats.tokens_val in {where} says {dataset.tokens_val:,}"

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from golfray.data.bare_tokens import TOKEN_BYTES, could_be_tokens, header_for
 from golfray.data.errors import DataError
 from golfray.data.fetch_errors import MissingError
 from golfray.data.fetch_file import FetchFile, FileKind, Listener
 from golfray.data.fetch_ledger import part_of
 from golfray.data.manifest import FILE_NAME
-from golfray.data.published_manifest import PublishedDataset, shard_name
-from golfray.data.shard_header import diagnose_start
+from golfray.data.published_manifest import PublishedDataset
+from golfray.data.shard_header import could_be_tokens, diagnose_start, header_for
+from golfray.data.shard_layout import TOKEN_BYTES, shard_name
 from golfray.data.sources import Patience, Source, probe
 
 DOCUMENTS = ("docs_selected.jsonl", "docs_selected.source_manifest.json")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from golfray.data.errors import DataError
+
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
@@ -18,7 +20,11 @@ class Finding:
 
     def line(self) -> str:
         """All of it but the severity and the code, as one line."""
-        return f"{self.where}: {self.what}; {self.remedy}"
+        return str(self.to_error())
+
+    def to_error(self) -> DataError:
+        """The fault as what is raised where nothing can go on with it."""
+        return DataError(self.what, where=self.where, remedy=self.remedy)
 
 
 def error(code: str, where: object, what: str, remedy: str) -> Finding:

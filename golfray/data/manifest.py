@@ -7,8 +7,9 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterator
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
+from golfray.data.durable import write_whole
 from golfray.data.errors import DataError
 
 FILE_NAME = "manifest.json"
@@ -40,11 +41,14 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Written last into a corpus folder; ``reference_points`` are bits per scored byte of the validation split."""
+    """Written last into a corpus folder; ``reference_points`` are bits per scored byte of the validation split.
+
+    ``contaminated``: whether validation documents are training documents too; None where that could not be found out.
+    """
 
     name: str
     demo: bool
-    contaminated: bool
+    contaminated: bool | None
     warning: str
     recipe: dict[str, Any]
     documents_sha256: str
@@ -84,9 +88,9 @@ def describe_file(path: pathlib.Path) -> FileEntry:
 
 
 def write_manifest(folder: pathlib.Path, manifest: Manifest) -> None:
-    """Write ``manifest.json`` into the folder."""
+    """Write ``manifest.json`` into the folder, whole, in place of one that is there; raises ``OSError``."""
     text = json.dumps({"format": FORMAT, **dataclasses.asdict(manifest)}, indent=2, ensure_ascii=False)
-    (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / FILE_NAME, f"{text}\n".encode())
 
 
 def read_manifest(folder: pathlib.Path) -> Manifest | None:
@@ -98,13 +102,13 @@ def read_manifest(folder: pathlib.Path) -> Manifest | None:
     if not path.exists():
         return None
     if not path.is_file():
-        raise DataError(f"{path}: must be a file; {remedy(folder)}")
+        raise _refused(path, "must be a file")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{path}: not readable as JSON (cut short?): {error}; {remedy(folder)}") from error
+        raise _refused(path, f"not readable as JSON (cut short?): {error}") from error
     except RecursionError as error:
-        raise DataError(f"{path}: not readable as JSON: nested too deeply; {remedy(folder)}") from error
+        raise _refused(path, "not readable as JSON: nested too deeply") from error
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         return None
     try:
@@ -115,7 +119,7 @@ def read_manifest(folder: pathlib.Path) -> Manifest | None:
         manifest = Manifest(**{**values, **splits, "tokenizer": FileEntry(**values["tokenizer"])})
         _check_types(manifest)
     except (KeyError, TypeError) as error:
-        raise DataError(f"{path}: not a manifest of the format {FORMAT}: {error}; {remedy(folder)}") from error
+        raise _refused(path, f"not a manifest of the format {FORMAT}: {error}") from error
     return manifest
 
 
@@ -125,7 +129,8 @@ def _check_types(manifest: Manifest) -> None:
         for name, kind in get_type_hints(type(part)).items():
             value = getattr(part, name)
             plain = get_origin(kind) if get_origin(kind) in (list, dict) else kind
-            if not isinstance(value, plain) or (isinstance(value, bool) and plain is not bool):
+            takes_bool = bool in (kind, *get_args(kind))
+            if not isinstance(value, plain) or (isinstance(value, bool) and not takes_bool):
                 raise TypeError(f"{name} must be {getattr(kind, '__name__', kind)}, got {value!r:.60}")
             if isinstance(part, FileEntry) and name == "file" and pathlib.Path(value).name != value:
                 raise TypeError(f"file must be a name without folders, got {value!r:.60}")
@@ -151,7 +156,11 @@ def differences(folder: pathlib.Path, manifest: Manifest) -> Iterator[tuple[File
 def check_files(folder: pathlib.Path, manifest: Manifest) -> None:
     """Read every file and compare it with the manifest. Raises ``DataError`` naming the first that differs."""
     for entry, how in differences(folder, manifest):
-        raise DataError(f"{folder / entry.file}: {how}; {remedy(folder)}")
+        raise DataError(how, where=folder / entry.file, remedy=remedy(folder))
+
+
+def _refused(path: pathlib.Path, what: str) -> DataError:
+    return DataError(what, where=path, remedy=remedy(path.parent))
 
 
 def remedy(folder: pathlib.Path) -> str:

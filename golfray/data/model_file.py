@@ -55,7 +55,7 @@ def read_model_facts(model: bytes) -> ModelFacts:
             changes_decoded_text=bool(denormalizer.get(2, b"")),
         )
     except (IndexError, UnicodeDecodeError) as error:
-        raise DataError(f"not a SentencePiece model: {error!r}") from error
+        raise DataError(f"not a SentencePiece model: {error}") from error
 
 
 def _as_int(value: int | bytes) -> int:
@@ -77,7 +77,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            raise IndexError(f"wire type {kind} at byte {position}")
+            raise IndexError(f"a field of the unknown kind {kind} at byte {position}")
         if position + size > len(message):
             raise IndexError(f"a field of {size} bytes at byte {position} of {len(message)}")
         yield field, message[position : position + size]
@@ -88,6 +88,8 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
     """A number of 7 bits a byte, least first, and the position behind it."""
     number = shift = 0
     while True:
+        if position >= len(message):
+            raise IndexError(f"it ends within a number at byte {position}")
         byte = message[position]
         number |= (byte & 0x7F) << shift
         position += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import dataclasses
-import hashlib
 import pathlib
 import random
 from collections.abc import Callable, Sequence
@@ -15,7 +14,8 @@ import sentencepiece
 
 from golfray.data.build import Contents, split_indices, trained_tokenizer_file, write_corpus
 from golfray.data.byte_accounting import find_inexact, has_byte_fallback
-from golfray.data.document_spool import DIGEST_BYTES, DocumentSpool, SpooledDocuments, open_spool
+from golfray.data.digest import digest_content
+from golfray.data.document_spool import DocumentSpool, SpooledDocuments, open_spool
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, describe_file
 from golfray.data.names import check_name, check_path, check_text
@@ -79,9 +79,17 @@ class OwnText:
         if self.tokenizer is not None and self.vocab_size is not None:
             raise DataError("--tokenizer has its own number of pieces: leave --vocab-size out")
         if self.vocab_size is not None:
-            check_vocab_size(self.vocab_size)
+            check_vocab_size(self.vocab_size, "--vocab-size")
         if not 0 < self.shard_tokens < 2**31:
             raise DataError(f"--shard-tokens must be at least 1 and below {2**31}, got {self.shard_tokens}")
+
+
+def name_of(folder: pathlib.Path) -> str:
+    """The name of a corpus that is called as its folder. Raises ``DataError`` where no corpus can be called so."""
+    name = folder.absolute().name
+    if name.startswith("."):
+        raise DataError(f"--out {folder}: a corpus is named as its folder, and no name begins with a dot; give --name")
+    return name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +139,7 @@ def _fill(folder: pathlib.Path, request: OwnText, say: Callable[[str], None]) ->
         progress = Progress(say)
         for document in read_text_files(paths, request.form):
             if key := identity(document.text):
-                spool.add(document, hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest())
+                spool.add(document, digest_content(key))
             else:
                 blank += 1
             progress.at(f"read {_count(len(spool))} so far")

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from golfray.data.errors import DataError
+from golfray.data.shard_layout import MAX_VOCAB_SIZE, shard_name
 from golfray.data.sources import joined, relative_path
 
 # Where the challenge publishes its exports: a dataset repository of the Hub.
 DEFAULT_REPOSITORY = "willdepueoai/parameter-golf"
 FILE_NAME = "manifest.json"
 MAX_BYTES = 16 * 2**20
-# Each file is asked for before the first is fetched; sixteen bits number the tokens.
+# Each file is asked for before the first is fetched.
 MAX_FILES = 10**5
-MAX_VOCAB_SIZE = 2**16
 SENTENCEPIECE = "sentencepiece"
 
 # Read by golfray nowhere: they give the bytes of each validation token where the tokenizer cannot.
@@ -61,11 +61,6 @@ class PublishedDataset:
     def shard(self, split: str, number: int) -> str:
         """Path of one shard below the root."""
         return joined(self.path, shard_name(split, number))
-
-
-def shard_name(split: str, number: int) -> str:
-    """File name of shard ``number`` of "train" or "val"."""
-    return f"fineweb_{split}_{number:06d}.bin"
 
 
 def read_published(content: bytes, where: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy
 import sentencepiece
 
-from golfray.data.token_files import read_chunks, read_token_documents
+from golfray.data.split_tally import SplitTally
+from golfray.data.token_files import read_token_documents
 
 # xz at its strongest takes about a second a MB; more text than this changes the figure little.
 MAX_COMPRESSED_BYTES = 8_000_000
@@ -41,32 +42,30 @@ def compressed_bits_per_byte(text: bytes, val_bytes: int) -> dict[str, float]:
     }
 
 
-def decode_documents(paths: Sequence[pathlib.Path], tokenizer: sentencepiece.SentencePieceProcessor) -> list[str]:
-    """The text of the shards, a document wherever the token BOS stands: exactly what is scored."""
-    documents = read_token_documents(paths, tokenizer.bos_id())
-    return [str(tokenizer.decode(document.tolist())) for document in documents]
+def counted_points(train: SplitTally, val: SplitTally, vocab_size: int) -> dict[str, float]:
+    """The points that need no text, only how often each token occurs: ``uniform`` and ``unigram``."""
+    counts, predicted = train.counts[:vocab_size], val.predicted_counts()[:vocab_size]
+    return {
+        "uniform": uniform_bits_per_byte(vocab_size, val.tokens, val.scored_bytes),
+        "unigram": unigram_bits_per_byte(counts, predicted, val.scored_bytes),
+    }
 
 
 def measure_reference_points(
-    train_paths: Sequence[pathlib.Path],
+    train: SplitTally,
+    val: SplitTally,
     val_paths: Sequence[pathlib.Path],
     tokenizer: sentencepiece.SentencePieceProcessor,
-    val_bytes: int,
 ) -> dict[str, float]:
     """All reference points of a corpus in bits per scored byte; compressors get the documents joined by line breaks.
 
     Of more than ``MAX_COMPRESSED_BYTES`` of text the compressors get the first documents of so many bytes, and their
     points say so in their names and divide by the bytes of these.
     """
-    vocab_size = int(tokenizer.vocab_size())
-    train_counts, val_counts = _count_tokens(train_paths, vocab_size), _count_tokens(val_paths, vocab_size)
-    val_tokens = int(val_counts.sum())
-    val_counts[next(read_chunks(val_paths))[0]] -= 1
     text, is_all = _first_text(val_paths, tokenizer)
-    compressed = compressed_bits_per_byte(text, val_bytes if is_all else len(text))
+    compressed = compressed_bits_per_byte(text, val.scored_bytes if is_all else len(text))
     return {
-        "uniform": uniform_bits_per_byte(vocab_size, val_tokens, val_bytes),
-        "unigram": unigram_bits_per_byte(train_counts, val_counts, val_bytes),
+        **counted_points(train, val, int(tokenizer.vocab_size())),
         **{name if is_all else f"{name} of {len(text) / 1e6:.0f} MB": value for name, value in compressed.items()},
     }
 
@@ -82,10 +81,3 @@ def _first_text(paths: Sequence[pathlib.Path], tokenizer: sentencepiece.Sentence
         if size >= MAX_COMPRESSED_BYTES:
             break
     return b"\n".join(parts), next(documents, None) is None
-
-
-def _count_tokens(paths: Sequence[pathlib.Path], vocab_size: int) -> numpy.ndarray:
-    counts = numpy.zeros(vocab_size, dtype=numpy.int64)
-    for chunk in read_chunks(paths):
-        counts += numpy.bincount(chunk, minlength=vocab_size)
-    return counts

@@ -1,4 +1,4 @@
-"""Why a file is no token shard: what its first bytes and its size say about where it came from."""
+"""The header of a token shard, and why a file has none: what first bytes and size say about where it came from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import stat
 import numpy
 
 from golfray.core.shards import SHARD_HEADER_INTS, SHARD_MAGIC, SHARD_VERSION, map_shard
-from golfray.data.errors import DataError
 from golfray.data.findings import Finding, error
+from golfray.data.shard_layout import TOKEN_BYTES
 
 HEADER_BYTES = 4 * SHARD_HEADER_INTS
 # llm.c writes the tokens of larger vocabularies as 4-byte integers under a magic of their own.
@@ -31,6 +31,27 @@ _STARTS = {
 }
 
 
+def header_for(tokens: int) -> bytes:
+    """The 1,024 bytes in front of ``tokens`` tokens."""
+    header = numpy.zeros(SHARD_HEADER_INTS, dtype="<i4")
+    header[:3] = SHARD_MAGIC, SHARD_VERSION, tokens
+    return header.tobytes()
+
+
+def tokens_in(size: int) -> int:
+    """How many tokens a shard of ``size`` bytes has."""
+    return (size - HEADER_BYTES) // TOKEN_BYTES
+
+
+def could_be_tokens(start: bytes, size: int, vocab_size: int) -> bool:
+    """Whether a file of ``size`` bytes that starts so could be ids below ``vocab_size`` from its first byte on.
+
+    Where every second word is 0 the tokens have 4 bytes each, which they must not.
+    """
+    words = numpy.frombuffer(start[: len(start) // TOKEN_BYTES * TOKEN_BYTES], dtype="<u2")
+    return size % TOKEN_BYTES == 0 and bool((words < vocab_size).all()) and bool(words[1::2].any())
+
+
 def diagnose_shard(path: pathlib.Path) -> Finding | None:
     """What is wrong with a shard's header or size, with the likely cause; None where both are right.
 
@@ -39,7 +60,7 @@ def diagnose_shard(path: pathlib.Path) -> Finding | None:
     if found := _no_file(path):
         return found
     with open(path, "rb") as file:
-        return diagnose_start(path, file.read(HEADER_BYTES + 2 * SAMPLE_TOKENS), path.stat().st_size)
+        return diagnose_start(path, file.read(HEADER_BYTES + TOKEN_BYTES * SAMPLE_TOKENS), path.stat().st_size)
 
 
 def diagnose_start(where: object, start: bytes, size: int) -> Finding | None:
@@ -66,7 +87,7 @@ def open_shard(path: pathlib.Path) -> numpy.ndarray:
     Raises ``DataError`` with the likely cause where the file is no whole shard.
     """
     if finding := diagnose_shard(path):
-        raise DataError(finding.line())
+        raise finding.to_error()
     return map_shard(path)
 
 
@@ -161,7 +182,7 @@ def _looks_like_tokens(words: numpy.ndarray) -> bool:
 
 
 def _wrong_size(where: object, size: int, count: int) -> Finding | None:
-    must = HEADER_BYTES + 2 * count
+    must = HEADER_BYTES + TOKEN_BYTES * count
     if count > 0 and size == must:
         return None
     if count <= 0:

@@ -1,19 +1,26 @@
-"""Token shards: writing them, and counting the bytes of text that they stand for."""
+"""Token shards on disk: writing them, and reading their tokens in chunks, in places, and as documents."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
+from typing import Protocol
 
 import numpy
 
-from golfray.core.byte_table import ByteTable
-from golfray.core.shards import SHARD_HEADER_INTS, SHARD_MAGIC, SHARD_VERSION, map_shard
-from golfray.data.errors import DataError
+from golfray.data.shard_header import HEADER_BYTES, diagnose_shard, header_for, tokens_in
+from golfray.data.shard_layout import TOKEN_BYTES, shard_name
 
 CHUNK_TOKENS = 1 << 20
-HEADER_BYTES = 4 * SHARD_HEADER_INTS
+
+
+class Hash(Protocol):
+    """What the bytes of a file are told to while they are read."""
+
+    def update(self, content: bytes, /) -> None:
+        """The next bytes."""
+        ...
 
 
 class _Shard:
@@ -22,7 +29,7 @@ class _Shard:
     def __init__(self, path: pathlib.Path) -> None:
         self.count = 0
         self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
-        self._file.seek(4 * SHARD_HEADER_INTS)
+        self._file.seek(HEADER_BYTES)
 
     def __enter__(self) -> _Shard:
         return self
@@ -35,11 +42,9 @@ class _Shard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        header = numpy.zeros(SHARD_HEADER_INTS, dtype="<i4")
-        header[:3] = SHARD_MAGIC, SHARD_VERSION, self.count
         with self._file:
             self._file.seek(0)
-            self._file.write(header.tobytes())
+            self._file.write(header_for(self.count))
 
 
 def write_shards(
@@ -59,7 +64,7 @@ def write_shards(
     rest = _arrays(documents)
     tokens = next(rest, None)
     while tokens is not None:
-        paths.append(folder / f"fineweb_{split}_{len(paths):06d}.bin")
+        paths.append(folder / shard_name(split, len(paths)))
         with _Shard(paths[-1]) as shard:
             while tokens is not None and shard.count < shard_tokens:
                 room = shard_tokens - shard.count
@@ -75,12 +80,23 @@ def _arrays(documents: Iterable[Sequence[int]]) -> Iterator[numpy.ndarray]:
             yield numpy.array(document, dtype="<u2")
 
 
-def read_chunks(paths: Sequence[pathlib.Path]) -> Iterator[numpy.ndarray]:
-    """The tokens of the shards in order, as uint16 arrays of at most 2**20 each; raises what ``map_shard`` raises."""
+def read_chunks(paths: Sequence[pathlib.Path], sha256: Hash | None = None) -> Iterator[numpy.ndarray]:
+    """The tokens of the shards in order, as uint16 arrays of at most 2**20 each.
+
+    ``sha256`` is told every byte of the files. Raises ``DataError`` with the likely cause where a file is no whole
+    shard, and ``OSError`` where it cannot be read.
+    """
     for path in paths:
-        shard = map_shard(path)
-        for start in range(0, len(shard), CHUNK_TOKENS):
-            yield numpy.asarray(shard[start : start + CHUNK_TOKENS])
+        if finding := diagnose_shard(path):
+            raise finding.to_error()
+        with open(path, "rb") as file:
+            header = file.read(HEADER_BYTES)
+            if sha256 is not None:
+                sha256.update(header)
+            while content := file.read(TOKEN_BYTES * CHUNK_TOKENS):
+                if sha256 is not None:
+                    sha256.update(content)
+                yield numpy.frombuffer(content, dtype="<u2")
 
 
 class TokenFiles:
@@ -88,7 +104,7 @@ class TokenFiles:
 
     def __init__(self, paths: Sequence[pathlib.Path]) -> None:
         self._paths = list(paths)
-        self._ends = numpy.cumsum([(path.stat().st_size - HEADER_BYTES) // 2 for path in paths], dtype=numpy.int64)
+        self._ends = numpy.cumsum([tokens_in(path.stat().st_size) for path in paths], dtype=numpy.int64)
         self.total_tokens = int(self._ends[-1])
 
     def read(self, start: int, count: int) -> numpy.ndarray:
@@ -98,10 +114,17 @@ class TokenFiles:
         while filled < count:
             index = int(numpy.searchsorted(self._ends, start + filled, side="right"))
             offset = start + filled - (int(self._ends[index - 1]) if index else 0)
-            piece = numpy.fromfile(self._paths[index], "<u2", count - filled, offset=HEADER_BYTES + 2 * offset)
+            place = HEADER_BYTES + TOKEN_BYTES * offset
+            piece = numpy.fromfile(self._paths[index], "<u2", count - filled, offset=place)
             out[filled : filled + len(piece)] = piece
             filled += len(piece)
         return out
+
+
+def cut_documents(tokens: numpy.ndarray, bos_id: int) -> tuple[numpy.ndarray, list[numpy.ndarray]]:
+    """The tokens ahead of the first BOS, and the documents that begin here, each with its BOS; the last may go on."""
+    rest, *documents = numpy.split(tokens, numpy.flatnonzero(tokens == bos_id))
+    return rest, documents
 
 
 def read_token_documents(paths: Sequence[pathlib.Path], bos_id: int) -> Iterator[numpy.ndarray]:
@@ -111,31 +134,11 @@ def read_token_documents(paths: Sequence[pathlib.Path], bos_id: int) -> Iterator
     """
     parts: list[numpy.ndarray] = []
     for chunk in read_chunks(paths):
-        first, *others = numpy.split(chunk, numpy.flatnonzero(chunk == bos_id))
-        parts.append(first)
+        rest, others = cut_documents(chunk, bos_id)
+        parts.append(rest)
         for document in others:
             if sum(map(len, parts)):
                 yield numpy.concatenate(parts)
             parts = [document]
     if sum(map(len, parts)):
         yield numpy.concatenate(parts)
-
-
-def count_scored_bytes(paths: Sequence[pathlib.Path], table: ByteTable) -> int:
-    """Bytes that bits per byte divides by when every token but the very first is predicted from those before it.
-
-    The shards count as one sequence. Raises ``DataError`` where a token is beyond the table's vocabulary.
-    """
-    vocab_size = len(table.base_bytes)
-    total = 0
-    before = numpy.empty(0, dtype=numpy.uint16)
-    for chunk in read_chunks(paths):
-        if int(chunk.max()) >= vocab_size:
-            raise DataError(
-                f"{paths[0].parent}: token {int(chunk.max())} found, but the tokenizer has {vocab_size} pieces; "
-                "data.tokenizer must be the one these shards were made with"
-            )
-        sequence = numpy.concatenate([before, chunk])
-        total += table.count(sequence[:-1], sequence[1:])
-        before = chunk[-1:]
-    return total

@@ -8,14 +8,15 @@ from collections.abc import Iterable
 import sentencepiece
 
 from golfray.data.errors import DataError
+from golfray.data.model_file import read_model_facts
+from golfray.data.shard_layout import MAX_VOCAB_SIZE
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
-MAX_VOCAB_SIZE = 2**16
 NORMALIZER = "nmt_nfkc"
 # Training holds its text in memory several times over; more than this changes the pieces of a vocabulary little.
 MAX_TRAINING_BYTES = 2**26
-# SentencePiece leaves longer documents out without a word.
-MAX_DOCUMENT_BYTES = 2**30
+# SentencePiece leaves longer documents out without a word; none is that long.
+MAX_SENTENCE_BYTES = 2**30
 # SentencePiece keeps this character for itself while it trains and leaves out every document that holds it.
 RESERVED_CHARACTER = "\u2585"
 
@@ -33,6 +34,8 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
     check_vocab_size(vocab_size)
     # Read before training begins: SentencePiece would turn an error or an interruption in between into one of its own.
     taken, total = _take(documents)
+    if total == 0:
+        raise DataError("there is no text to train a tokenizer on")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -44,7 +47,7 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
             character_coverage=0.999,
             normalization_rule_name=NORMALIZER,
             add_dummy_prefix=False,
-            max_sentence_length=MAX_DOCUMENT_BYTES,
+            max_sentence_length=MAX_SENTENCE_BYTES,
             pad_id=PAD_ID,
             bos_id=BOS_ID,
             eos_id=EOS_ID,
@@ -60,24 +63,32 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int) -> bytes:
     return model.getvalue()
 
 
-def check_vocab_size(vocab_size: int) -> None:
-    """Raise ``DataError`` where no tokenizer can have so many pieces: the special ones, the bytes, and one more."""
+def check_vocab_size(vocab_size: int, name: str = "vocab_size") -> None:
+    """Raise ``DataError`` where no tokenizer can have so many pieces: the special ones, the bytes, and one more.
+
+    ``name`` is what the person who gave the number knows it by.
+    """
     if not UNK_ID + 257 < vocab_size <= MAX_VOCAB_SIZE:
-        raise DataError(f"vocab_size must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
+        raise DataError(f"{name} must be above {UNK_ID + 257} and at most {MAX_VOCAB_SIZE}, got {vocab_size}")
 
 
 def load_tokenizer(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
     """The SentencePiece model of a file. Raises ``DataError`` where there is no file or it is no model."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file; a tokenizer is a SentencePiece model")
+        raise DataError("no such file", where=path, remedy="a tokenizer is a SentencePiece model")
+    model = path.read_bytes()
     try:
-        tokenizer = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
-        pieces = int(tokenizer.vocab_size())
-    except RuntimeError as error:
-        raise DataError(f"{path}: not a SentencePiece model: {error}") from error
-    if not 0 < pieces <= MAX_VOCAB_SIZE:
-        raise DataError(f"{path}: {pieces} pieces, must be at least 1 and at most {MAX_VOCAB_SIZE}: tokens are uint16")
-    return tokenizer
+        # Before SentencePiece, which prints lines of its own about a model without pieces.
+        pieces = len(read_model_facts(model).piece_types)
+        if pieces == 0:
+            raise DataError("not a SentencePiece model: it has no pieces")
+        if pieces > MAX_VOCAB_SIZE:
+            raise DataError(f"{pieces} pieces, must be at most {MAX_VOCAB_SIZE}: tokens are uint16")
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except DataError as error:
+        raise DataError(error.what, where=path) from error
+    except (RuntimeError, UnicodeDecodeError) as error:  # the latter where its message quotes a damaged piece
+        raise DataError("not a SentencePiece model: its parts do not fit together", where=path) from error
 
 
 def _take(documents: Iterable[str]) -> tuple[list[str], int]:

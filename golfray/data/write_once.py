@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from golfray.data.durable import flush_to_disk, put_in_place
 from golfray.data.errors import CannotWriteError
 from golfray.data.home import HOME_VARIABLE
 
@@ -47,12 +48,12 @@ def _make(target: pathlib.Path, make: Callable[[pathlib.Path], None]) -> None:
     try:
         make(unfinished)
         for path in [*unfinished.rglob("*"), unfinished]:
-            _flush_to_disk(path)
-        unfinished.rename(target)
+            flush_to_disk(path)
+        put_in_place(unfinished, target)
     except BaseException:
-        shutil.rmtree(unfinished)
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
         raise
-    _flush_to_disk(target.parent)
 
 
 @contextlib.contextmanager
@@ -94,11 +95,3 @@ def _take(lock: pathlib.Path) -> IO[bytes]:
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 return file
         file.close()
-
-
-def _flush_to_disk(path: pathlib.Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

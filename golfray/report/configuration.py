@@ -7,7 +7,7 @@ from typing import Any
 
 from golfray.config.errors import shown
 from golfray.config.resolve import Resolved
-from golfray.config.schema import Config, field_info, field_paths
+from golfray.config.schema import field_info, field_paths
 from golfray.sweep.space import Space
 
 
@@ -17,7 +17,7 @@ def configuration_lines(resolved: Resolved, space: Space | None, *, described: b
     ``space`` is the space that ``resolved`` is the base of, where there is one.
     """
     config = resolved.config
-    rows = [(path, shown(setting(config, path)), origin(resolved, path)) for path in field_paths()]
+    rows = [(path, shown(config.value(path)), origin(resolved, path)) for path in field_paths()]
     lines = [f"{config.preset} at scale {config.scale} ({resolved.origins['scale']})", ""]
     settings = _aligned([("setting", "value" if space is None else "trial 0", "from"), *rows])
     lines.append(next(settings))
@@ -33,7 +33,7 @@ def configuration_document(resolved: Resolved, space: Space | None) -> dict[str,
     """The same for programs. ``config`` is the nested form, which `golfray show schema config` describes."""
     settings = {
         path: {
-            "value": setting(resolved.config, path),
+            "value": resolved.config.value(path),
             "from": origin(resolved, path),
             "description": field_info(path).description,
         }
@@ -53,12 +53,6 @@ def configuration_document(resolved: Resolved, space: Space | None) -> dict[str,
             written["knobs"][knob.path] |= {"searched": knob.describe(), "from": list(space.places[knob.path])}
         document["space"] = written | {"notes": list(space.notes)}
     return document
-
-
-def setting(config: Config, path: str) -> Any:
-    """The value at a dotted path."""
-    section, _, name = path.rpartition(".")
-    return getattr(getattr(config, section) if section else config, name)
 
 
 def origin(resolved: Resolved, path: str) -> str:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.text import Text
 
 from golfray.report.event_lines import EventLines
+from golfray.report.live_display import LiveDisplay
 from golfray.report.live_table import MOST_ROWS, LiveTable, Row, Status, best_row, ended_row, one_line, running_row
 from golfray.report.progress import position_of
 from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord, best_feasible
-
-REFRESH_PER_SECOND = 4
 
 # Lines of the terminal that are not the table's rows: its header, the status line, and the line the cursor ends on.
 _OTHER_LINES = 3
@@ -68,11 +65,7 @@ class ConsoleObserver:
         self._quiet = quiet
         self._table = LiveTable()
         self._view = _View()
-        self._live: Live | None = None
-        # Rich takes the height of what is drawn from one thread and writes over it from another: rows would stay twice.
-        self._drawing = threading.Lock()
-        self._closed = threading.Event()
-        self._redrawing = threading.Thread(target=self._redraw, name="live table", daemon=True)
+        self._display: LiveDisplay | None = None
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Take in one event-log record and show what a person wants to know of it."""
@@ -86,18 +79,9 @@ class ConsoleObserver:
 
     def close(self) -> None:
         """Draw the table a last time, without the status line, and leave it there."""
-        if self._live is not None:
-            self._closed.set()
-            self._redrawing.join()
-            live, self._live = self._live, None
-            live.stop()
-
-    def _redraw(self) -> None:
-        while not self._closed.wait(1 / REFRESH_PER_SECOND):
-            live = self._live
-            if live is not None:
-                with self._drawing:
-                    live.refresh()
+        if self._display is not None:
+            display, self._display = self._display, None
+            display.stop()
 
     def _show(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -112,18 +96,9 @@ class ConsoleObserver:
             self._update(event)
 
     def _open_table(self) -> None:
-        if self._live is not None:
-            return
-        self._live = Live(
-            get_renderable=self._drawn,
-            console=self._console,
-            auto_refresh=False,
-            # Whatever else is printed goes above the table instead of through it.
-            redirect_stdout=True,
-            redirect_stderr=True,
-        )
-        self._live.start()
-        self._redrawing.start()
+        if self._display is None:
+            self._display = LiveDisplay(self._console, self._drawn)
+            self._display.start()
 
     def _update(self, event: dict[str, Any]) -> None:
         record, ended = self._record, self._view.ended
@@ -151,7 +126,7 @@ class ConsoleObserver:
         lines = self._table.lines([*rows, *view.running[:shown]], width)
         if 0 < shown < len(view.running):
             lines[-1] = one_line(f"and {len(view.running) - shown + 1} more that run", "cyan", width)
-        if self._live is not None and view.status is not None:
+        if self._display is not None and view.status is not None:
             lines.append(view.status.line(self._clock(), width))
         return Group(*lines)
 
@@ -163,10 +138,12 @@ class ConsoleObserver:
         return max(1, min(MOST_ROWS, self._console.height - _OTHER_LINES))
 
     def _print(self, *lines: Text) -> None:
-        with self._drawing:
-            for line in lines:
-                # In a file one event is one line, whatever its length: files are searched line by line.
-                self._console.print(line, soft_wrap=not self._console.is_terminal)
+        if self._display is not None:
+            self._display.print(*lines)
+            return
+        for line in lines:
+            # In a file one event is one line, whatever its length: files are searched line by line.
+            self._console.print(line, soft_wrap=not self._console.is_terminal)
 
 
 def _split(

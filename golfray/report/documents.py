@@ -9,8 +9,9 @@ from typing import Any
 from golfray.report.numbers import knob_paths, knob_value
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranked_trials, ranks
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.statistics import claim
+from golfray.sweep.trial_record import TrialRecord
 
 
 class DocumentObserver:
@@ -46,6 +47,7 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "seconds": record.driven_seconds,
         "end_reason": record.end_reason,
         "complete": record.complete,
+        "tracking_uri": header.get("tracking_uri"),
         "counts": record.counts,
         "best": None if said.best is None else said.best.number,
         "claim": {

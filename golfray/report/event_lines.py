@@ -15,6 +15,7 @@ from golfray.report.numbers import (
     seconds_text,
     value_text,
 )
+from golfray.report.printable import line
 from golfray.report.progress import ended_trials, planned_trials
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord, best_feasible
@@ -39,7 +40,7 @@ class EventLines:
         """The lines of one event; none for types that are of no interest, or that this version does not know."""
         match event["event"]:
             case "study_started":
-                return [Text(self._header("study {name}: ")), *self._described()]
+                return [line(self._header("study {name}: ")), *self._described()]
             case "study_resumed":
                 return self._resumed(event)
             case "trial_asked" if self._verbose:
@@ -57,9 +58,9 @@ class EventLines:
             case "attempt_ended":
                 return self._end(event)
             case "observer_failed":
-                return [Text(f"{event['observer']} stopped: {event['error']}", style="red")]
+                return [line(f"{event['observer']} stopped: {event['error']}", style="red")]
             case "study_ended" if not event["complete"]:
-                return [Text(f"study ended early: {event['reason']}")]
+                return [line(f"study ended early: {event['reason']}")]
         return []
 
     def fidelity(self, event: dict[str, Any]) -> list[Text]:
@@ -68,7 +69,7 @@ class EventLines:
             return []
         fidelity = event["outcome"].get("fidelity")
         self._fidelity_said = bool(fidelity)
-        return [Text(f"trials run as: {fidelity_text(fidelity)}")] if fidelity else []
+        return [line(f"trials run as: {fidelity_text(fidelity)}")] if fidelity else []
 
     def _header(self, beginning: str) -> str:
         record = self._record
@@ -82,16 +83,16 @@ class EventLines:
 
     def _described(self) -> list[Text]:
         described = self._record.header["describe"]
-        return [Text(line) for line in (described if self._apart else ["; ".join(described)]) if line]
+        return [line(words) for words in (described if self._apart else ["; ".join(described)]) if words]
 
     def _resumed(self, event: dict[str, Any]) -> list[Text]:
         planned = planned_trials(self._record)
         done = f"{ended_trials(self._record)}" + ("" if planned is None else f" of {planned}")
         beginning = f"study {{name}} resumed (driver {event['generation']}), {done} trials ended: "
         return [
-            Text(self._header(beginning)),
+            line(self._header(beginning)),
             *self._described(),
-            *(Text(f"changed: {change}", style="yellow") for change in event.get("changes") or []),
+            *(line(f"changed: {change}", style="yellow") for change in event.get("changes") or []),
         ]
 
     def _end(self, event: dict[str, Any]) -> list[Text]:
@@ -123,4 +124,4 @@ class EventLines:
     def _of_trial(self, event: dict[str, Any], what: str, style: str = "") -> Text:
         trial = self._record.trials[event["trial"]]
         again = f", attempt {event['attempt']}" if event.get("attempt", 1) > 1 else ""
-        return Text.assemble(f"t{trial.number:03d} {trial.role}{again}: ", (what, style))
+        return line(f"t{trial.number:03d} {trial.role}{again}: ").append_text(line(what, style))

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from golfray.report.numbers import KIND_STYLE, bpb_text, bytes_text, first_line, margin_text, seconds_text
+from golfray.report.printable import printable
 from golfray.report.progress import Position, ended_trials, planned_trials, study_seconds_left
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import TrialRecord
 
 MOST_ROWS = 24
 
@@ -79,8 +81,8 @@ class LiveTable:
 
 
 def one_line(text: str, style: str, width: int) -> Text:
-    """Text that is cut, with an ellipsis, rather than wrapped."""
-    line = Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    """Printable text that is cut, with an ellipsis, rather than wrapped."""
+    line = Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
     line.truncate(width, overflow="ellipsis")
     return line
 

@@ -1,16 +1,15 @@
-"""Which study and which trial a person means by a few characters, and whether a driver is at work on it."""
+"""Which study and which trial a person means by a few characters."""
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import os
 import re
 from pathlib import Path
 
 from golfray.config.errors import ConfigError, nearest
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import TrialRecord
 
 STUDIES = Path("studies")
 
@@ -104,18 +103,3 @@ def trial_names(typed: str, studies: Path = STUDIES) -> list[str]:
     if not slash:
         found += [f"{name}/" for name in study_names(studies)]
     return [name for name in found if name.startswith(f"{study_name}{slash}{last}")]
-
-
-def driver_is_alive(folder: Path) -> bool:
-    """Whether a process drives the study in ``folder``, without getting in its way.
-
-    Its lock is asked for in the shared form and given back at once, so two of these never see each other.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False

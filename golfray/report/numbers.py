@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import TrialRecord
 
 # With outcomes in colour, and in words for those who see none.
 KIND_STYLE = {
@@ -57,20 +58,17 @@ def seconds_text(value: float) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A knob's value in few characters: four significant digits for a float."""
+    """A knob's value in few characters: four significant digits for a float; an empty text as ``""``."""
     if value is None:
         return "-"
+    if value == "":
+        return '""'
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def knob_value(trial: TrialRecord, path: str) -> Any:
     """What a trial ran with at a knob's path; what the sampler drew where its settings have no such path."""
-    node: Any = trial.settings or {}
-    for name in path.split("."):
-        if not isinstance(node, dict) or name not in node:
-            return trial.params.get(path)
-        node = node[name]
-    return node
+    return trial.setting(path, trial.params.get(path))
 
 
 def knob_paths(record: StudyRecord) -> list[str]:

@@ -8,14 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from golfray.config.sizes import size_text
 from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
-from golfray.sweep.disk_room import bytes_words, free_bytes
+from golfray.sweep.disk_room import free_bytes
 from golfray.sweep.plan import ForeseenPoint, StudyPlan
 
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What a plan meets here: lines that say the concurrency, the trials' fidelity, and the folders written into.
+    """What a plan meets here: lines that say the concurrency, the trials' fidelity, what is written into.
+
+    ``store`` is what MLflow's store is called, ``warning`` what is wrong with it for the moment.
 
     ``taken``: whether the study's folder holds a study already, which is never overwritten.
     """
@@ -25,6 +28,8 @@ class Surroundings:
     study_folder: Path
     temporary_folder: Path
     taken: bool
+    store: str
+    warning: str | None = None
 
 
 def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
@@ -37,6 +42,8 @@ def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
         *here.lanes,
         *_time(plan),
         *_disk(plan, here),
+        f"MLflow: {here.store}",
+        *([] if here.warning is None else [f"  {here.warning}"]),
         *_data(plan),
         *_sizes(plan),
     ]
@@ -69,12 +76,18 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
         "disk": {
             "study_folder": str(here.study_folder),
             "study_folder_taken": here.taken,
-            "study_bytes": plan.disk.study,
-            "parts": dict(plan.disk.parts),
+            "study_bytes": plan.disk.need.study,
+            "parts": dict(plan.disk.need.parts),
+            "trials": plan.disk.trials,
+            "retries": plan.disk.retries,
+            "bounded": plan.disk.bounded,
+            "attempt_bytes": plan.disk.an_attempt,
+            "elsewhere_bytes": plan.disk.need.elsewhere,
             "study_free_bytes": free_bytes(here.study_folder),
-            "temporary_bytes": plan.disk.temporary,
+            "temporary_bytes": plan.disk.need.temporary,
             "temporary_free_bytes": free_bytes(here.temporary_folder),
         },
+        "store": here.store,
         "data": {
             "corpus": plan.corpus.name,
             "built": plan.corpus.built,
@@ -116,13 +129,24 @@ def _lanes(plan: StudyPlan) -> str:
 
 
 def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
-    parts = ", ".join(f"{what} {bytes_words(size)}" for what, size in plan.disk.parts.items())
-    free = bytes_words(free_bytes(here.study_folder))
+    disk, need = plan.disk, plan.disk.need
     if here.taken:
         yield f"{here.study_folder} holds a study already: to start this one, give another folder with --study-dir"
-    yield f"disk: at most {bytes_words(plan.disk.study)} in {here.study_folder} ({free} free): {parts}"
-    free = bytes_words(free_bytes(here.temporary_folder))
-    yield f"  and {bytes_words(plan.disk.temporary)} in {here.temporary_folder} while it runs ({free} free)"
+    parts = ", ".join(f"{what} {size_text(size)}" for what, size in need.parts.items())
+    limit = "at most" if disk.bounded else "about"
+    yield f"disk: {limit} {size_text(need.study)} in {here.study_folder} ({_free(here.study_folder)}): {parts}"
+    retries = f"{disk.retries} of them made once more" if disk.retries > 1 else "one of them made once more"
+    trials = "1 trial" if disk.trials == 1 else f"{disk.trials} trials"
+    ends = "" if disk.bounded else "; nothing but time limits their number"
+    yield f"  for {trials}, {retries}; each further attempt at one needs {size_text(disk.an_attempt)}{ends}"
+    if need.elsewhere:
+        yield f"  and {size_text(need.elsewhere)} in MLflow's store, {here.store}"
+    free = _free(here.temporary_folder)
+    yield f"  and {size_text(need.temporary)} in {here.temporary_folder} while it runs ({free})"
+
+
+def _free(folder: Path) -> str:
+    return f"{size_text(free_bytes(folder))} free"
 
 
 def _data(plan: StudyPlan) -> Iterator[str]:

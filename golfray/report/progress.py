@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping
 
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import REPLICATE, TrialRecord
 
 # Before an attempt says itself where it is: nothing has taken it yet; a lane has.
 WAITING = "waiting"

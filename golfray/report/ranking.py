@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import REPLICATE, TrialRecord
 
 
 def ranked_trials(record: StudyRecord) -> list[TrialRecord]:

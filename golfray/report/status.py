@@ -8,15 +8,17 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from golfray.config.sizes import size_text
 from golfray.report.documents import running_entry, study_document
 from golfray.report.live_table import rough_seconds_text
-from golfray.report.lookup import FoundStudy, driver_is_alive
+from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
 from golfray.report.summary import resume_command
-from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import claim
-from golfray.sweep.study_folder import Driver, driver_of
+from golfray.sweep.study_folder import Driver, driver_of, is_held
+from golfray.sweep.trial_record import TrialRecord
 
 # A driver is at work; the study came to its end; or neither: it was interrupted, or its driver is gone.
 RUNNING = "running"
@@ -26,13 +28,14 @@ INTERRUPTED = "interrupted"
 
 @dataclasses.dataclass(frozen=True)
 class StudyStatus:
-    """A study, the driver at work on it, what its folder takes on the disk in bytes, and when that was asked.
+    """A study, the process at work on it, what its folder takes on the disk in bytes, and when that was asked.
 
-    ``alive`` is whether one is at work; ``driver`` who it says it is, None where it has not signed.
+    ``held`` is whether one is at work; ``driver`` who it says it is, None where it has not signed. It need not drive
+    the study: `golfray track` only keeps drivers out while it reads the log.
     """
 
     study: FoundStudy
-    alive: bool
+    held: bool
     driver: Driver | None
     disk_bytes: int
     now: float
@@ -40,9 +43,9 @@ class StudyStatus:
     @classmethod
     def of(cls, study: FoundStudy, now: float) -> StudyStatus:
         """Look at the lock and the folder of a study that was read from its log; ``now`` is in unix seconds."""
-        alive = driver_is_alive(study.folder)
-        driver = driver_of(study.folder) if alive else None
-        return cls(study, alive, driver, disk_bytes(study.folder), now)
+        held = is_held(study.folder)
+        driver = driver_of(study.folder) if held else None
+        return cls(study, held, driver, disk_bytes(study.folder), now)
 
     @property
     def record(self) -> StudyRecord:
@@ -50,9 +53,14 @@ class StudyStatus:
         return self.study.record
 
     @property
+    def driven(self) -> bool:
+        """Whether a driver runs trials. One that has not signed yet, within its first moments, counts as one."""
+        return self.held and (self.driver is None or self.driver.drives)
+
+    @property
     def condition(self) -> str:
         """``RUNNING``, ``ENDED`` or ``INTERRUPTED``."""
-        if self.alive:
+        if self.driven:
             return RUNNING
         return ENDED if self.record.complete else INTERRUPTED
 
@@ -66,17 +74,19 @@ class StudyStatus:
             "planned": planned_trials(record),
             "ended": ended_trials(record),
             "running": [running_entry(trial) for trial in running_trials(record)],
-            "seconds_left": study_seconds_left(record, self.now) if self.alive else None,
+            "seconds_left": study_seconds_left(record, self.now) if self.driven else None,
             "last_event_age_s": max(self.now - (record.last_event or self.now), 0.0),
             "disk_bytes": self.disk_bytes,
             "next_command": self.next_command(),
         }
 
     def next_command(self) -> str | None:
-        """What to type next; None while a driver is at work, and where there is nothing to go on with."""
+        """What to type next; None while a process holds the study, and where there is nothing to go on with."""
         folder, best = self.study.folder, best_feasible(self.record)
+        if self.held:
+            return None
         if self.condition == INTERRUPTED:
-            return resume_command(folder)
+            return resume_command(self.record, folder)
         if self.condition == ENDED and best is not None:
             return f"golfray show trial {shlex.quote(str(folder / f't{best.number:03d}'))}"
         return None
@@ -93,18 +103,18 @@ class StudyStatus:
             f"best feasible: {self._best_words()}",
             f"seed noise: {claim(record).noise}",
             f"time: {self._time_words()}",
-            f"disk: {disk_text(self.disk_bytes)}",
+            f"disk: {size_text(self.disk_bytes)}",
         ]
         command = self.next_command()
         return lines if command is None else [*lines, f"next: {command}"]
 
     def _condition_words(self) -> str:
         if self.condition == RUNNING:
-            who = "" if self.driver is None else f" (process {self.driver.pid} on {self.driver.host})"
-            return f"running, its driver is at work{who}"
+            return f"running, by {self.driver or 'a process that has not signed yet'}"
+        held = f"; at work on it: {self.driver}" if self.held else ""
         if self.condition == ENDED:
-            return f"ended, {self.record.end_reason}"
-        return f"stopped before its end: {self.record.end_reason or 'its driver is gone'}"
+            return f"ended, {self.record.end_reason}{held}"
+        return f"stopped before its end: {self.record.end_reason or 'its driver is gone'}{held}"
 
     def _trials_words(self) -> str:
         record = self.record
@@ -121,7 +131,7 @@ class StudyStatus:
         position = position_of(trial)
         if position is None:
             return words
-        if not self.alive:
+        if not self.driven:
             return f"{words}: was in {position.phase} when the driver went"
         words += f": {position.phase} for {seconds_text(max(self.now - position.since, 0.0))}"
         if position.step is not None:
@@ -143,8 +153,8 @@ class StudyStatus:
         record = self.record
         last = record.last_event or self.now
         since = max(self.now - last, 0.0)
-        words = f"{seconds_text(record.driven_seconds + (since if self.alive else 0.0))} at work"
-        left = study_seconds_left(record, self.now) if self.alive else None
+        words = f"{seconds_text(record.driven_seconds + (since if self.driven else 0.0))} at work"
+        left = study_seconds_left(record, self.now) if self.driven else None
         if left is not None:
             words += f", about {rough_seconds_text(left)} left"
         return f"{words}; last event {seconds_text(since)} ago"
@@ -160,11 +170,3 @@ def disk_bytes(folder: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
-
-
-def disk_text(size: int) -> str:
-    """A size on the disk in the largest unit that leaves a whole part: ``812 kB``, ``12.3 MB``, ``4.0 GB``."""
-    for unit, name in ((10**9, "GB"), (10**6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} bytes"

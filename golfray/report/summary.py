@@ -24,10 +24,12 @@ from golfray.report.numbers import (
     seconds_text,
     value_text,
 )
+from golfray.report.printable import line
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import REPLICATE, StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
+from golfray.sweep.trial_record import REPLICATE, TrialRecord
 
 
 def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: bool = False) -> None:
@@ -38,7 +40,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
     """
     apart = [Text()] if console.is_terminal or verbose else []
     _print(console, *apart, trials_table(record, console.width))
-    _print(console, Text("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
+    _print(console, line("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
     if (console.is_terminal or verbose) and knob_paths(record):
         _print(console, knobs_table(record, console.width), *apart)
     said = claim(record)
@@ -90,9 +92,9 @@ def trials_table(record: StudyRecord, width: int) -> Table:
     table = _plain_table()
     for index in shown:
         numbers = names[index] in ("", "BPB", "bytes", "margin")
-        table.add_column(names[index], no_wrap=True, justify="right" if numbers else "left")
+        table.add_column(line(names[index]), no_wrap=True, justify="right" if numbers else "left")
     for cells, style in zip(rows, styles, strict=True):
-        table.add_row(*(cells[index] for index in shown), style=style)
+        table.add_row(*(line(cells[index]) for index in shown), style=style)
     return table
 
 
@@ -116,7 +118,7 @@ def knobs_table(record: StudyRecord, width: int) -> Table:
         table.add_column(name, no_wrap=True, justify="right", style="bold green" if is_best else "")
         columns.append(cells[trial.number])
     for path, *values in zip(paths, *columns, strict=True):
-        table.add_row(path, *values)
+        table.add_row(line(path), *map(line, values))
     return table
 
 
@@ -127,11 +129,11 @@ def _plain_table() -> Table:
 def _best_lines(record: StudyRecord, said: Claim) -> list[Text]:
     best = said.best
     if best is None or best.bytes_total is None:
-        return [Text(f"best feasible: none; no trial scored within the cap of {record.cap_bytes:,} bytes", "bold red")]
+        return [line(f"best feasible: none; no trial scored within the cap of {record.cap_bytes:,} bytes", "bold red")]
     margin = record.cap_bytes - best.bytes_total
     score = f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte"
     size = f"{bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"
-    return [Text(f"{score}, {size}", "bold green")]
+    return [line(f"{score}, {size}", "bold green")]
 
 
 def _claim_lines(said: Claim) -> list[Text]:
@@ -139,21 +141,21 @@ def _claim_lines(said: Claim) -> list[Text]:
         return []
     lines, size = [], ""
     if said.best.number == 0:
-        lines.append(Text("against trial 0: trial 0 itself is best; no trial that fits beat the preset"))
+        lines.append(line("against trial 0: trial 0 itself is best; no trial that fits beat the preset"))
     elif said.difference is None:
-        lines.append(Text("against trial 0: unknown, trial 0 has no score"))
+        lines.append(line("against trial 0: unknown, trial 0 has no score"))
     else:
         times = said.in_noise_units
         size = "" if times is None else f"; the difference is {abs(times):.1f} times that"
         side = "better" if said.difference < 0 else "worse"
         runs = "trial 0" if said.noise.runs == 1 else f"the mean of trial 0 on {said.noise.runs} seeds"
-        lines.append(Text(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
-    lines.append(Text(f"  seed noise of this fidelity: {said.noise}{size}"))
+        lines.append(line(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
+    lines.append(line(f"  seed noise of this fidelity: {said.noise}{size}"))
     if said.expected_luck is None:
-        lines.append(Text(f"luck of the best of {said.candidates}: unknown, as the noise is"))
+        lines.append(line(f"luck of the best of {said.candidates}: unknown, as the noise is"))
     else:
         lines.append(
-            Text(f"luck of the best of {said.candidates}: {said.expected_luck:.4f} BPB if all were equally good")
+            line(f"luck of the best of {said.candidates}: {said.expected_luck:.4f} BPB if all were equally good")
         )
     return lines
 
@@ -164,9 +166,9 @@ def _reference_lines(record: StudyRecord) -> list[Text]:
     lines = []
     if points:
         told = ", ".join(f"{name} {value:.4f}" for name, value in points.items())
-        lines.append(Text(f"the same text in bits per byte: {told}"))
+        lines.append(line(f"the same text in bits per byte: {told}"))
     if data.get("warning"):
-        lines.append(Text(str(data["warning"]), style="yellow"))
+        lines.append(line(str(data["warning"]), style="yellow"))
     return lines
 
 
@@ -175,19 +177,18 @@ def _failures(record: StudyRecord) -> list[Text]:
     for trial in record.trials:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
             reason = first_line(trial.outcome.reason) or "no reason given"
-            lines.append(Text(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
+            lines.append(line(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
     elapsed = record.driven_seconds
     counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none"
     lines.append(
-        Text(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")
+        line(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")
     )
     return lines
 
 
 def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:
-    where = shlex.quote(str(folder))
-    commands = [] if record.complete else [(resume_command(folder), "go on")]
-    commands.append((f"golfray ui {where}", "compare the trials in MLflow"))
+    commands = [] if record.complete else [(resume_command(record, folder), "go on")]
+    commands.append((_mlflow_page(record, folder), "compare the trials in MLflow"))
     artifact = _artifact(said.best, folder) if said.best is not None else None
     if said.best is not None and artifact is not None:
         commands.append((f"golfray score {shlex.quote(str(artifact))}", "score the best artifact again"))
@@ -196,16 +197,27 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
         values = {**implied, **{path: knob_value(said.best, path) for path in knob_paths(record)}}
         sets = " ".join(f"--set {path}={_typed(value)}" for path, value in values.items())
         header = record.header
-        again = f"golfray train --folder runs/{record.name}-t{said.best.number:03d}"
+        runs = shlex.quote(f"runs/{record.name}-t{said.best.number:03d}")
+        again = f"golfray train --folder {runs}"
         commands.append(
             (f"{again} --preset {header['preset']} --scale {header['scale']} {sets}".rstrip(), "train it again")
         )
-    return [Text(f"{what}: {command}") for command, what in commands]
+    return [line(f"{what}: {command}") for command, what in commands]
 
 
-def resume_command(folder: Path) -> str:
-    """What to type to go on with a study that did not come to its end."""
-    return f"golfray tune --resume {shlex.quote(str(folder))}"
+def resume_command(record: StudyRecord, folder: Path) -> str:
+    """What to type to go on with a study that did not come to its end, tracked where it was."""
+    uri = record.header.get("tracking_uri")
+    tracked = "" if uri is None else f" --tracking-uri {shlex.quote(uri)}"
+    return f"golfray tune --resume {shlex.quote(str(folder))}{tracked}"
+
+
+def _mlflow_page(record: StudyRecord, folder: Path) -> str:
+    """Where the trials can be compared: a server's address, or the command that shows a file."""
+    uri = record.header.get("tracking_uri")
+    if uri is None:
+        return f"golfray ui {shlex.quote(str(folder))}"
+    return str(uri) if uri.startswith("http") else f"mlflow ui --backend-store-uri {shlex.quote(uri)}"
 
 
 def _artifact(trial: TrialRecord, folder: Path) -> Path | None:

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
+from golfray.report.live_display import LiveDisplay
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -22,9 +22,9 @@ from golfray.report.numbers import (
     seconds_text,
     sliding_text,
 )
+from golfray.report.printable import line, printable
 from golfray.sweep.outcome import Outcome
 
-REFRESH_PER_SECOND = 4
 SECONDS_A_LINE = 5.0
 
 
@@ -44,38 +44,35 @@ class TrainLine:
         self._pause = 0.0 if every_point else SECONDS_A_LINE
         self._latest: Mapping[str, float] = {}
         self._printed = 0.0
-        self._live: Live | None = None
+        self._display: LiveDisplay | None = None
 
     def __enter__(self) -> TrainLine:
         if self._console is not None and self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(
-                get_renderable=self._text,
-                console=self._console,
-                refresh_per_second=REFRESH_PER_SECOND,
-                redirect_stdout=True,
-                redirect_stderr=True,
-            )
-            self._live.start()
+            self._display = LiveDisplay(self._console, self._text)
+            self._display.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._display is not None:
+            self._display.stop()
+            self._display = None
 
     def point(self, point: Mapping[str, float]) -> None:
         """Take one progress point of ``golfray.core.trial.run_trial``."""
         self._latest = point
-        if self._live is not None or self._console is None:
+        if self._display is not None or self._console is None:
             return
         if not self._printed or time.monotonic() - self._printed >= self._pause:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
-    def text(self, line: str) -> None:
+    def text(self, words: str) -> None:
         """Print a line that the trial said, above the live one."""
-        if self._console is not None:
-            self._console.print(Text(line), soft_wrap=True)
+        said = Text(printable(words, keep="\t"))
+        if self._display is not None:
+            self._display.print(said, soft_wrap=True)
+        elif self._console is not None:
+            self._console.print(said, soft_wrap=True)
 
     def _text(self) -> Text:
         point = self._latest
@@ -101,10 +98,10 @@ def outcome_of(result: Mapping[str, Any]) -> Outcome:
 def print_result(outcome: Outcome, folder: Path, console: Console, warning: str | None = None) -> None:
     """Print how a trial ended that wrote into ``folder``; ``warning`` is the corpus's, on what its scores are not."""
     metrics = outcome.metrics
-    lines = [Text(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
+    lines = [line(outcome_text(outcome), style=KIND_STYLE[outcome.kind])]
     if "bpb/roundtrip" in metrics:
         lines.append(
-            Text(
+            line(
                 f"bits per byte: {bpb_text(metrics['bpb/roundtrip'])} after the round trip, "
                 f"{bpb_text(metrics.get('bpb/prequant'))} before it"
             )
@@ -117,24 +114,24 @@ def print_result(outcome: Outcome, folder: Path, console: Console, warning: str 
         code, model, margin = (metrics.get(f"bytes/{name}") for name in ("code", "model", "margin"))
         cap = int(metrics["bytes/total"] + (margin or 0))
         lines.append(
-            Text(f"bytes: {int(code or 0):,} code + {int(model or 0):,} model, {margin_text(margin)} to cap {cap:,}")
+            line(f"bytes: {int(code or 0):,} code + {int(model or 0):,} model, {margin_text(margin)} to cap {cap:,}")
         )
     if "train/steps" in metrics:
         lines.append(
-            Text(
+            line(
                 f"training: {int(metrics['train/steps']):,} steps, {int(metrics.get('train/tokens', 0)):,} tokens, "
                 f"{metrics.get('train/step_ms', 0):.1f} ms a step, {metrics.get('train/tokens_per_s', 0):,.0f} tokens/s"
             )
         )
     if outcome.phases:
         phases = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in outcome.phases.items())
-        lines.append(Text(f"phases: {phases}"))
+        lines.append(line(f"phases: {phases}"))
     if outcome.artifact:
-        lines.append(Text(f"artifact: {folder / outcome.artifact}"))
-        lines.append(Text(f"score it again: golfray score {shlex.quote(str(folder / outcome.artifact))}"))
+        lines.append(line(f"artifact: {folder / outcome.artifact}"))
+        lines.append(line(f"score it again: golfray score {shlex.quote(str(folder / outcome.artifact))}"))
     elif outcome.reason:
-        lines.append(Text(f"reason: {first_line(outcome.reason, 1000)}"))
+        lines.append(line(f"reason: {first_line(outcome.reason, 1000)}"))
     if warning:
-        lines.append(Text(warning, style="yellow"))
-    for line in lines:
-        console.print(line, soft_wrap=True)
+        lines.append(line(warning, style="yellow"))
+    for each in lines:
+        console.print(each, soft_wrap=True)

@@ -14,8 +14,6 @@ from golfray.report.lookup import load_trial
 TRAIN_LOG = "train.log"
 STACKS = "stacks.txt"
 _RANK_LOG = re.compile(r"rank-(\d+)\.log")
-# Of C0 all but tab and line ends, DEL, and C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +30,15 @@ class TrialLog:
             "files": [{"name": file.name, "text": _text(file)} for file in self.files],
         }
 
-    def lines(self, *, printable: bool = False) -> list[str]:
-        """The text; with a heading for each file where there are several.
-
-        ``printable``: control characters, which a terminal would obey, are written out as ``\\x1b``.
-        """
+    def lines(self) -> list[str]:
+        """The text as it is, with all that a terminal would obey; a heading for each file where there are several."""
         lines: list[str] = []
         for file in self.files:
             if len(self.files) > 1:
                 lines.append(f"==> {file.name} <==")
             text = _text(file)
-            lines += (_CONTROL.sub(_written_out, text) if printable else text).splitlines()
+            # Nothing else ends a line: a form feed and the like are part of what was printed.
+            lines += text.removesuffix("\n").split("\n") if text else []
         return lines
 
 
@@ -74,10 +70,6 @@ def find_log(text: str, rank: int | None = None, attempt: int | None = None) -> 
     if rank not in logs:
         raise ConfigError(f"has no log of rank {rank}; it has ranks {', '.join(map(str, sorted(logs)))}", file=text)
     return TrialLog(folder, (logs[rank],))
-
-
-def _written_out(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}"
 
 
 def _text(file: Path) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from golfray.config.resolve import resolve
+from golfray.config.sizes import size_text
 from golfray.report.documents import running_entry, trial_entry
 from golfray.report.lookup import FoundTrial
 from golfray.report.numbers import knob_paths, outcome_text, seconds_text, value_text
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranks
 from golfray.report.sparkline import sparkline
-from golfray.report.status import disk_text
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import AttemptRecord
+from golfray.sweep.trial_record import AttemptRecord
 
 _CURVE_WIDTH = 60
 
@@ -119,7 +119,7 @@ def _file_lines(folder: Path | None) -> list[str]:
     if folder is None or not folder.is_dir():
         return []
     files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-    return [f"  files in {folder}:", *(f"    {path.name}  {disk_text(path.stat().st_size)}" for path in files)]
+    return [f"  files in {folder}:", *(f"    {path.name}  {size_text(path.stat().st_size)}" for path in files)]
 
 
 def _attempt_document(found: FoundTrial, attempt: AttemptRecord) -> dict[str, Any]:

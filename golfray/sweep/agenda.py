@@ -6,10 +6,11 @@ the sampler's. The budget limits what is asked, never what is finished.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from golfray.config.errors import ConfigError
@@ -17,15 +18,17 @@ from golfray.config.resolve import Resolved
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.points import Point, planned_points
-from golfray.sweep.records import FIRST_POINT, REPLICATE, SAMPLER, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import FIRST_POINT, REPLICATE, SAMPLER, TrialRecord, setting_at, setting_paths
 
 # Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
 _REFUSED_IN_A_ROW = 20
 
-# Not part of the point that a configuration is: where the data lie, and how large the packed script is at the time.
-_BESIDE_THE_POINT = ("data", "bytes_code")
+# Not part of the point that a configuration is: where the data lie, how large the packed script is then, and what
+# no configuration has.
+_BESIDE_THE_POINT = ("data", "bytes_code", "clock_trace")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,24 +214,34 @@ class Agenda:
 
 def _not_asked(space: Space, record: StudyRecord) -> list[Point]:
     """The planned points that no trial of the record is, each trial standing for one."""
-    trials = [trial for trial in record.trials if trial.role != SAMPLER]
+    asked = collections.Counter(
+        _identity(trial.role, trial.seed, trial.settings) for trial in record.trials if trial.role != SAMPLER
+    )
+    points = planned_points(space)
+    if not asked:
+        return points
     left = []
-    for point in planned_points(space):
-        found = next((trial for trial in trials if _is_trial_of(point, trial)), None)
-        if found is None:
+    for point in points:
+        config = point.resolved.config
+        settings = dataclasses.asdict(config.to_run_settings(0)) if point.role == FIRST_POINT else None
+        own = _identity(point.role, config.runtime.seed, settings)
+        if asked[own] == 0:
             left.append(point)
         else:
-            trials.remove(found)
+            asked[own] -= 1
     return left
 
 
-def _is_trial_of(point: Point, trial: TrialRecord) -> bool:
-    if point.role != trial.role:
-        return False
-    if point.role == REPLICATE:
-        return point.resolved.config.runtime.seed == trial.seed
-    if point.role == FIRST_POINT and trial.settings is not None:
-        own = dataclasses.asdict(point.resolved.config.to_run_settings(0))
-        return all(own[name] == value for name, value in trial.settings.items() if name not in _BESIDE_THE_POINT)
+def _identity(role: str, seed: int, settings: Mapping[str, Any] | None) -> Hashable:
+    """What a planned point and its trial have in common, and no other of them has."""
+    if role == REPLICATE:
+        return role, seed
+    if role == FIRST_POINT and settings is not None:
+        paths = setting_paths(settings)
+        return role, frozenset((path, setting_at(settings, path)) for path in paths if _is_of_point(path))
     # There is one preset in a study, and one preset at 8 bits.
-    return True
+    return role
+
+
+def _is_of_point(path: str) -> bool:
+    return path.partition(".")[0] not in _BESIDE_THE_POINT

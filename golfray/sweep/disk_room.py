@@ -7,14 +7,21 @@ checkpoints and artifacts follow from the model.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from golfray.core.settings import RunSettings
+from golfray.config.sizes import size_text
+from golfray.core.settings import ModelSettings, RunSettings
+from golfray.sweep.knobs import Choice
 from golfray.sweep.size import parameter_shapes
 from golfray.sweep.space import Space
+
+if TYPE_CHECKING:
+    from golfray.sweep.agenda import WorkLeft
 
 MIB = 1024 * 1024
 
@@ -28,8 +35,18 @@ _RAY, _RAY_A_TRIAL = 1_000_000, 35_000
 _TEMPORARY = 150 * MIB
 _TENSOR_HEADER = 600
 
+# Attempts that are lost and made again, of which the files stay. A study of which more than half fail gives up.
+_RETRIED_SHARE = 0.1
+
 # Left free beside what is written: others write too, and file systems get slow and strange when they are full.
 _RESERVE, _RESERVE_SHARE = 16 * MIB, 0.1
+
+
+_ELSEWHERE = {
+    "the study": "another folder with --study-dir",
+    "MLflow's store": "another store with --tracking-uri",
+    "temporary files": "another one with TMPDIR",
+}
 
 
 class DiskTooSmall(RuntimeError):
@@ -40,10 +57,15 @@ class DiskTooSmall(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class DiskNeed:
-    """Bytes that a study writes: ``parts`` below its folder, by what they are, and ``temporary`` ones until it ends."""
+    """Bytes that a study writes, by the place where it writes them.
+
+    ``parts``: below its own folder, by what they are. ``temporary``: until it ends. ``elsewhere``: into a store of
+    MLflow's that is not the study's own.
+    """
 
     parts: dict[str, int]
     temporary: int
+    elsewhere: int = 0
 
     @property
     def study(self) -> int:
@@ -51,50 +73,121 @@ class DiskNeed:
         return sum(self.parts.values())
 
 
-def disk_need(settings: RunSettings, trials: int, workers: int) -> DiskNeed:
-    """What ``trials`` trials of about these ``settings`` write, artifacts counted as if they did not compress."""
-    shapes = parameter_shapes(settings.model)
-    parameters, tensors = sum(map(math.prod, shapes)), len(shapes)
+@dataclasses.dataclass(frozen=True)
+class StudyDisk:
+    """What a study needs for ``trials`` trials, ``retries`` of which are made once more.
+
+    ``bounded``: whether these are the most that its budget allows; otherwise they are a guess. ``an_attempt``: bytes
+    below the study's folder of one attempt at a trial.
+    """
+
+    need: DiskNeed
+    trials: int
+    retries: int
+    bounded: bool
+    an_attempt: int
+
+
+def study_disk(space: Space, left: WorkLeft, lanes: int, *, own_store: bool) -> StudyDisk:
+    """What the trials that are ``left`` of a study write in at most ``lanes`` lanes, each as large as they may get.
+
+    A trial that ends early writes less. ``own_store``: whether MLflow's store is the study's own.
+    """
+    settings, workers = _largest(space), space.base.config.workers
+    most = _most_trials(space, left, lanes)
+    trials = _guessed_trials(space, left, lanes) if most is None else most
+    retries = math.ceil(_RETRIED_SHARE * trials)
+    need, one, none = (
+        disk_need(settings, attempts, workers, own_store=own_store) for attempts in (trials + retries, 1, 0)
+    )
+    return StudyDisk(need, trials, retries, most is not None, one.study - none.study)
+
+
+def disk_need(settings: RunSettings, attempts: int, workers: int, *, own_store: bool) -> DiskNeed:
+    """What ``attempts`` at trials of these ``settings`` write, artifacts counted as if they did not compress."""
+    parameters, tensors = _counts(settings.model)
     points = settings.runtime.log_points
     artifact = parameters + _TENSOR_HEADER * tensors
-    a_trial = {
+    one = {
         "checkpoints": 4 * parameters + _TENSOR_HEADER * tensors,
-        # One beside the checkpoint, one among MLflow's artifacts.
-        "artifacts": 2 * artifact,
+        "artifacts": artifact,
         "curves and logs": _FILES_A_TRIAL
         + _RANK_LOG * workers
         + _EVENTS_A_TRIAL
         + (_EVENTS_A_POINT + _CURVE_A_POINT) * points,
-        "MLflow's database": _MLFLOW_A_TRIAL + _MLFLOW_A_POINT * points,
         "Ray's logs": _RAY_A_TRIAL,
     }
-    fixed = {"MLflow's database": _MLFLOW_EMPTY, "Ray's logs": _RAY}
-    return DiskNeed({name: trials * size + fixed.get(name, 0) for name, size in a_trial.items()}, _TEMPORARY)
+    parts = {name: attempts * size for name, size in one.items()}
+    parts["Ray's logs"] += _RAY
+    # MLflow keeps a copy of every artifact.
+    database = _MLFLOW_EMPTY + attempts * (_MLFLOW_A_TRIAL + _MLFLOW_A_POINT * points)
+    copies = attempts * artifact
+    if not own_store:
+        return DiskNeed(parts, _TEMPORARY, database + copies)
+    parts["artifacts"] += copies
+    return DiskNeed(parts | {"MLflow's database": database}, _TEMPORARY)
 
 
-def most_trials(space: Space, lanes: int) -> int | None:
-    """The largest number of trials that the budget allows in so many lanes; None where nothing limits it.
+def _most_trials(space: Space, left: WorkLeft, lanes: int) -> int | None:
+    """The largest number of trials that are left; None where nothing limits it.
 
-    By time alone it is the number that would fit if a trial were nothing but its own training.
+    Time does where a trial cannot end before its own seconds of training are over: as if it were nothing but that.
     """
-    if space.trials is not None:
-        return space.trials + space.replicates - 1
+    limits = []
+    if left.suggestions is not None:
+        limits.append(len(left.unfinished) + len(left.planned) + left.suggestions)
+    if left.seconds < math.inf and space.base.config.stop.steps is None:
+        limits.append(_by_time(space, left, lanes))
+    return min(limits, default=None)
+
+
+def _guessed_trials(space: Space, left: WorkLeft, lanes: int) -> int:
+    """Where trials may end before their seconds are over: as many as if none did, or one a lane without seconds."""
+    if space.base.config.stop.seconds is None:
+        return len(left.unfinished) + lanes
+    return _by_time(space, left, lanes)
+
+
+def _by_time(space: Space, left: WorkLeft, lanes: int) -> int:
     seconds = space.base.config.stop.seconds
-    if space.minutes is None or seconds is None:
-        return None
-    return lanes * math.ceil(60 * space.minutes / seconds)
+    assert seconds is not None
+    return len(left.unfinished) + lanes * math.ceil(max(left.seconds, 0.0) / seconds)
 
 
-def check_disk(need: DiskNeed, study_folder: Path, temporary_folder: Path) -> None:
+def _largest(space: Space) -> RunSettings:
+    """Trial 0's settings with every knob of the model where it makes the most parameters."""
+    settings = space.base.config.to_run_settings(0)
+    for knob in space.knobs:
+        section, _, name = knob.path.partition(".")
+        if section != "model":
+            continue
+        values = knob.domain.choices if isinstance(knob.domain, Choice) else (knob.domain.low, knob.domain.high)
+        models = [settings.model, *(dataclasses.replace(settings.model, **{name: value}) for value in values)]
+        settings = dataclasses.replace(settings, model=max(models, key=_counts))
+    return settings
+
+
+@functools.cache
+def _counts(model: ModelSettings) -> tuple[int, int]:
+    """Parameters and tensors of a model; it takes a second to build a large one."""
+    shapes = parameter_shapes(model)
+    return sum(map(math.prod, shapes)), len(shapes)
+
+
+def check_disk(need: DiskNeed, study_folder: Path, temporary_folder: Path, store: Path | None) -> None:
     """Raise :class:`DiskTooSmall` where a file system has less room than the study needs on it, and a reserve.
 
-    Neither folder need exist: the nearest one above it that does says which file system it would be on.
+    ``store``: MLflow's file or folder; None for a server, whose disk is its own affair. Nothing of these need exist:
+    the nearest folder above that does says which file system it would be on.
     """
     wanted: dict[int, tuple[int, list[str], Path]] = {}
     for size, what, folder in (
         (need.study, "the study", study_folder),
+        (need.elsewhere, "MLflow's store", store),
         (need.temporary, "temporary files", temporary_folder),
     ):
+        if folder is None or not size:
+            continue
         place = nearest_folder(folder)
         device = os.stat(place).st_dev
         before, names, first = wanted.get(device, (0, [], folder))
@@ -103,10 +196,10 @@ def check_disk(need: DiskNeed, study_folder: Path, temporary_folder: Path) -> No
         room = free_bytes(folder)
         least = with_reserve(size)
         if room < least:
-            elsewhere = "another folder with --study-dir" if names[0] == "the study" else "another one with TMPDIR"
+            elsewhere = _ELSEWHERE[names[0]]
             raise DiskTooSmall(
-                f"{folder}: {' and '.join(names)} need{'s' if len(names) == 1 else ''} {bytes_words(size)}, "
-                f"{bytes_words(least)} with a reserve, but this disk has {bytes_words(room)} free; make room, choose "
+                f"{folder}: {' and '.join(names)} need{'s' if len(names) == 1 else ''} {size_text(size)}, "
+                f"{size_text(least)} with a reserve, but this disk has {size_text(room)} free; make room, choose "
                 f"{elsewhere}, or lower the number of trials"
             )
 
@@ -127,8 +220,3 @@ def nearest_folder(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
-
-
-def bytes_words(size: int) -> str:
-    """A size in MiB or GiB, as a person reads it."""
-    return f"{size / 1024**3:.1f} GiB" if size >= 1024**3 else f"{size / MIB:.1f} MiB"

@@ -10,6 +10,7 @@ from golfray.config.positions import Document
 from golfray.config.resolve import Resolved
 from golfray.config.schema import FieldInfo, Scale, check_value, field_info
 from golfray.sweep.extends import changed_entry
+from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knobs import (
     Choice,
     CircularConditions,
@@ -52,13 +53,13 @@ def read_knobs(file: SpaceFile, document: Document, preset: Resolved) -> tuple[K
 
 
 def check_other_scale(file: SpaceFile, document: Document, preset: Resolved) -> None:
-    """Refuse ranges that are wrong at the scale of ``preset``, where the file is not about to be used.
+    """Refuse ranges and first points that are wrong at the scale of ``preset``, where the file may not be used now.
 
     Under ``scale: auto`` another machine will use them, so there they must be complete as well. Raises
     :class:`ConfigError`.
     """
     if file.scale == "auto":
-        read_knobs(file, document, preset)
+        read_first_points(file, document, read_knobs(file, document, preset), preset.config.scale)
         return
     for path in file.knobs:
         reader = KnobReader(file, document, preset, path)
@@ -240,9 +241,7 @@ class KnobReader:
         return Choice(tuple(checked))
 
     def _preset_value(self) -> Any:
-        section, _, name = self._path.rpartition(".")
-        config = self._preset.config
-        value = getattr(getattr(config, section) if section else config, name)
+        value = self._preset.config.value(self._path)
         if value is not None or None in (self._given("choices") or []):
             return value
         if self._given("at_preset") is None:

@@ -111,7 +111,7 @@ class Condition:
         return any(_same(value, allowed) for allowed in self.values)
 
     def __str__(self) -> str:
-        return f"{self.path} is {' or '.join(map(_plain, self.values))}"
+        return f"{self.path} is {' or '.join(map(plain, self.values))}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,9 +156,13 @@ class Knob:
         """Whether a trial may have just this value here: not where it would be one of infinitely many numbers."""
         if self.or_zero and value == 0 and not isinstance(self.domain, Choice):
             return True
-        if self.when and _same(value, self.preset_value):
+        if self.when and self.is_preset(value):
             return True
         return self.is_countable and self.domain.contains(value)
+
+    def is_preset(self, value: Any) -> bool:
+        """Whether ``value`` is what the preset amounts to."""
+        return _same(value, self.preset_value)
 
     @property
     def is_countable(self) -> bool:
@@ -192,13 +196,18 @@ class Knob:
     def describe(self) -> str:
         """The domain as a person would write it, and when it is searched."""
         where = f" where {' and '.join(map(str, self.when))}" if self.when else ""
+        return f"{self.domain_words}{where}"
+
+    @property
+    def domain_words(self) -> str:
+        """The domain as a person would write it."""
         if isinstance(self.domain, Choice):
-            return f"{list(self.domain.choices)}{where}"
+            return f"{list(self.domain.choices)}"
         zero = "0 or " if self.or_zero else ""
         log = f" (log{' of 1 - value' if self.complement else ''})" if self.domain.log else ""
         step = f" by {self.domain.step:g}" if self.domain.step not in (None, 1) else ""
         bound = f" and at most {self.at_most}" if self.at_most else ""
-        return f"{zero}{self.domain.low:g}..{self.domain.high:g}{step}{log}{bound}{where}"
+        return f"{zero}{self.domain.low:g}..{self.domain.high:g}{step}{log}{bound}"
 
     @property
     def _searched(self) -> Parameter:
@@ -271,7 +280,7 @@ def params_at(knobs: Iterable[Knob], values: Mapping[str, Any]) -> dict[str, Any
     for knob in knobs:
         value = values[knob.path]
         if knob not in active:
-            if not _same(value, knob.preset_value):
+            if not knob.is_preset(value):
                 where = " and ".join(map(str, knob.when))
                 raise OutOfRange(f"{knob.path}={value!r} is set, and it is searched only where {where}")
             continue
@@ -288,5 +297,6 @@ def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A value within a sentence: text without quotes."""
     return value if isinstance(value, str) else shown(value)

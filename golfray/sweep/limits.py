@@ -14,7 +14,8 @@ class PhaseLimits:
     ``train`` and ``sliding`` None: the run's own time for it (pauses for reports included) twice over plus two minutes;
     without such a time there is no limit on the whole. Of the sliding windows that time ends only themselves, cf.
     ``evaluation.sliding_seconds``; this limit is for what does not listen. ``progress``: longest silence inside
-    ``train``, where a run reports ``log_points`` times.
+    ``train``, where a run reports ``log_points`` times; three times as long as its reports are apart, where that is
+    more.
     """
 
     start: float = 600.0

@@ -13,17 +13,21 @@ from golfray.core.settings import RunSettings
 from golfray.sweep.costs import CLOSE_S, COMPILE_AGAIN_S, COMPILE_FIRST_S, HANDOVER_S, LANES_S, OPEN_S, Costs, Work
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.limits import PHASES
-from golfray.sweep.records import AttemptRecord, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_at
 
-# What decides how long a trial takes; everything else of its settings may differ.
-_SECTIONS = ("model", "batch", "stop", "data")
-_FIELDS = {
-    "runtime": ("device", "dtype", "compile", "log_points"),
-    "schedule": ("warmup_steps",),
-    "muon": ("ns_steps", "ns_dtype"),
-    "averaging": ("method",),
-    "evaluation": ("sliding_stride", "sliding_seconds"),
-}
+# What decides how long a trial takes; everything else of its settings may differ. A log of another version may lack
+# some of it, and its trials are of another kind then.
+_KIND = (
+    *("model", "batch", "stop", "data", "schedule.warmup_steps", "muon.ns_steps", "muon.ns_dtype"),
+    *("runtime.device", "runtime.dtype", "runtime.compile", "runtime.log_points"),
+)
+# A version that did not know these yet did what stands for "off" in them.
+_OFF_BY_DEFAULT = ("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds")
+
+# The wait for a lane is no phase of the trial's own, and these two only where the settings ask for them.
+_TIMED = set(PHASES) - {"start", "calibrate", "sliding"}
+_STEPS = "train/steps"
 
 
 def recorded_costs(studies: Path, work: Work, lanes: int) -> Costs | None:
@@ -51,22 +55,27 @@ def _read(folder: Path, work: Work, lanes: int) -> StudyRecord | None:
         if header.get("host", socket.gethostname()) != socket.gethostname():
             return None
         record = StudyRecord.load(folder)
-    except EventLogError:
+    except (EventLogError, OSError):
         return None
     wanted = _kind_of(dataclasses.asdict(work.settings))
     ended = _ended(record)
-    if not ended or any(trial.settings is None or _kind_of(trial.settings) != wanted for trial in ended):
+    if not ended or any(_kind_of(trial.settings) != wanted or not _was_timed(trial) for trial in ended):
         return None
     fidelity = ended[0].outcome.fidelity if ended[0].outcome is not None else {}
     on_cpu = fidelity.get("device") == "cpu"
     return record if (on_cpu, fidelity.get("compiled")) == (work.device == "cpu", work.compiled) else None
 
 
-def _kind_of(settings: dict[str, Any]) -> dict[str, Any]:
-    # A log of an earlier version lacks sections that it did not have.
-    settings = {**dataclasses.asdict(RunSettings()), **settings}
-    kind: dict[str, Any] = {name: settings[name] for name in _SECTIONS}
-    return kind | {name: {field: settings[name][field] for field in fields} for name, fields in _FIELDS.items()}
+def _kind_of(settings: dict[str, Any] | None) -> list[Any]:
+    off = dataclasses.asdict(RunSettings())
+    kind = [setting_at(settings, path) for path in _KIND]
+    return kind + [setting_at(settings, path, setting_at(off, path)) for path in _OFF_BY_DEFAULT]
+
+
+def _was_timed(trial: TrialRecord) -> bool:
+    """Whether its end says everything that is read off it here."""
+    end = trial.outcome
+    return end is not None and end.phases.keys() >= _TIMED and _STEPS in end.metrics
 
 
 def _ended(record: StudyRecord) -> list[TrialRecord]:
@@ -79,8 +88,10 @@ def _costs(folder: Path, record: StudyRecord) -> Costs:
     firsts = {id(attempts[0]) for attempts in lanes.values()}
     seconds: dict[str, list[float]] = {}
     first_compiles = []
+    steps = []
     for trial in ended:
         assert trial.outcome is not None
+        steps.append(trial.outcome.metrics[_STEPS])
         for phase, spent in trial.outcome.phases.items():
             if phase == "compile" and id(trial.attempt) in firsts:
                 first_compiles.append(spent)
@@ -101,7 +112,7 @@ def _costs(folder: Path, record: StudyRecord) -> Costs:
         compile_first_s=max(again, first if first <= 2 * COMPILE_FIRST_S else COMPILE_FIRST_S),
         handover_s=statistics.median(_handovers(lanes) or [HANDOVER_S]),
         close_s=CLOSE_S * slowdown,
-        steps=round(statistics.median(_steps(trial) for trial in ended)),
+        steps=round(statistics.median(steps)),
         sources=(
             f"as in {folder}, a study of the same kind: medians of {len(ended)} trials; what it took to start and to "
             "end Ray is assumed as measured earlier on two CPU cores",
@@ -130,7 +141,3 @@ def _handovers(lanes: dict[str, list[AttemptRecord]]) -> list[float]:
         for before, after in itertools.pairwise(attempts)
         if before.ended is not None and after.started is not None
     ]
-
-
-def _steps(trial: TrialRecord) -> float:
-    return trial.outcome.metrics.get("train/steps", 1.0) if trial.outcome is not None else 1.0

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from golfray.config.errors import ConfigError
-from golfray.config.resolve import Resolved
 from golfray.core.settings import RunSettings
 from golfray.sweep.agenda import work_left
 from golfray.sweep.costs import LANES_S, Costs
-from golfray.sweep.disk_room import DiskNeed, disk_need
+from golfray.sweep.disk_room import StudyDisk
 from golfray.sweep.points import Point
-from golfray.sweep.records import SAMPLER, StudyRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import STARTUP_TRIALS, StudySampler
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import SAMPLER
 
 # Points whose size is foreseen. TPE has a model only after as many trials as this, so all of them can be known.
 POINTS_SHOWN = STARTUP_TRIALS
@@ -101,7 +101,7 @@ class StudyPlan:
     roles: tuple[str, ...]
     lanes: int
     time: TimePlan
-    disk: DiskNeed
+    disk: StudyDisk
     points: tuple[ForeseenPoint, ...]
     corpus: CorpusFacts
     passes: float
@@ -123,12 +123,13 @@ def check_budget(space: Space) -> None:
     )
 
 
-def plan_study(space: Space, corpus: CorpusFacts, costs: Costs, *, lanes: int, bytes_code: int) -> StudyPlan:
+def plan_study(
+    space: Space, corpus: CorpusFacts, costs: Costs, disk: StudyDisk, *, lanes: int, bytes_code: int
+) -> StudyPlan:
     """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`."""
     check_budget(space)
     config = space.base.config
     roles, rounds, limited = _trials(space, costs, lanes)
-    settings = config.to_run_settings(bytes_code)
     return StudyPlan(
         study=space.name,
         preset=config.preset,
@@ -140,7 +141,7 @@ def plan_study(space: Space, corpus: CorpusFacts, costs: Costs, *, lanes: int, b
         roles=roles,
         lanes=lanes,
         time=TimePlan(rounds, costs, limited),
-        disk=disk_need(settings, len(roles), config.workers),
+        disk=disk,
         points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code)),
         corpus=corpus,
         passes=costs.steps * config.batch.tokens / corpus.train_tokens,
@@ -195,7 +196,7 @@ def _sized(number: int, point: Point, space: Space, corpus: CorpusFacts, steps: 
     return ForeseenPoint(
         number,
         point.role,
-        {knob.path: _setting(point.resolved, knob.path) for knob in space.knobs},
+        {knob.path: point.resolved.config.value(knob.path) for knob in space.knobs},
         bytes_total=total,
         margin=settings.cap_bytes - total,
         error=round(estimate.relative_error * estimate.bytes),
@@ -204,10 +205,3 @@ def _sized(number: int, point: Point, space: Space, corpus: CorpusFacts, steps: 
 
 def _own_steps(settings: RunSettings, steps: int) -> int:
     return steps if settings.stop.steps is None else min(steps, settings.stop.steps)
-
-
-def _setting(resolved: Resolved, path: str) -> Any:
-    value: Any = resolved.config
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value

@@ -13,8 +13,8 @@ from typing import Any
 
 from golfray.config.resolve import Resolved
 from golfray.sweep.knobs import OutOfRange, params_at
-from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 
 _SEED = "runtime.seed"
 
@@ -74,15 +74,8 @@ def _point(space: Space, role: str, resolved: Resolved, changes: Mapping[str, An
     except OutOfRange as error:
         return Point(role, resolved, {}, told=False, told_reason=str(error))
     for path, value in space.implied.items():
-        own = _setting(resolved, path)
+        own = resolved.config.value(path)
         if not math.isclose(own, value, rel_tol=1e-12):
             reason = f"{path} is {own:g} here and {value:g} wherever the sampler searches"
             return Point(role, resolved, params, told=False, told_reason=reason)
     return Point(role, resolved, params, told=True)
-
-
-def _setting(resolved: Resolved, path: str) -> Any:
-    value: Any = resolved.config
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value

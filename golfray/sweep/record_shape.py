@@ -6,11 +6,12 @@ types that are not, are not looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from golfray.sweep.outcome import Kind
 
@@ -23,6 +24,13 @@ def _inside(folder: str) -> str:
     if path.is_absolute() or ".." in path.parts or "\0" in folder:
         raise ValueError("leads out of the study's folder")
     return folder
+
+
+def _plain_or_section(value: Any) -> Any:
+    values = value.values() if isinstance(value, dict) else [value]
+    if not all(item is None or isinstance(item, bool | int | float | str) for item in values):
+        raise ValueError("is neither a plain value nor a section of plain values")
+    return value
 
 
 _Time = Annotated[float, Field(ge=0, lt=_END_OF_TIME)]
@@ -50,6 +58,22 @@ class _Knob(_Shape):
     preset: _Plain = None
     when: dict[str, list[_Plain]] = {}
 
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> _Knob:
+        if self.type == "choice":
+            return self
+        if not -math.inf < self.low < self.high < math.inf:
+            raise ValueError(f"low < high must hold, got low={self.low!r}, high={self.high!r}")
+        if self.log and self.low <= 0 and not self.complement:
+            raise ValueError(f"low must be above 0 where log is true, got {self.low!r}")
+        # 0.7 - 0.6 is a rounding less than the step 0.1.
+        if self.step is not None and not 0 < self.step <= (self.high - self.low) * (1 + 1e-8):
+            raise ValueError(f"0 < step <= high - low must hold, got {self.step!r}")
+        whole = (self.low, self.high, 1 if self.step is None else self.step)
+        if self.type == "int" and not all(float(number).is_integer() for number in whole):
+            raise ValueError(f"low, high and step must be integers, got {whole}")
+        return self
+
 
 class _Space(_Shape):
     name: str = ""
@@ -58,7 +82,7 @@ class _Space(_Shape):
     implied: _Values
     knobs: dict[str, _Knob]
     first_points: list[_Values] = []
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
     replicates: _Count = 1
     limits: dict[str, float | None] = {}
@@ -97,6 +121,7 @@ class _Driver(_Shape):
     golfray_version: str = ""
     generation: _Count = 1
     limits: dict[str, float | None] = {}
+    tracking_uri: str | None = None
 
 
 class _LeftSpace(_Shape):
@@ -110,12 +135,18 @@ class _StudyResumed(_Driver):
 
 
 class _Stop(_Shape):
-    steps: _Count | None = None
-    seconds: float | None = None
+    """Both are said, though one is null: a run would take the default of what is not."""
+
+    steps: _Count | None
+    seconds: float | None
 
 
 class _Settings(_Shape):
-    stop: _Stop = _Stop()
+    """Sections of plain values, and plain values beside them; which there are is for the study to know."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain_or_section)]] = Field(init=False)
+    stop: _Stop = _Stop(steps=None, seconds=None)
     bytes_code: _Count = 0
 
 

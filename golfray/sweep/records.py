@@ -1,4 +1,4 @@
-"""What a study's event log says, as objects: rebuilt from events alone (fields: :mod:`golfray.sweep.record_shape`).
+"""What a study's event log says, as one object: rebuilt from events alone (fields: :mod:`golfray.sweep.record_shape`).
 
 ``best_feasible`` is the single chooser: the terminal, the report, MLflow tags and a submission all ask it.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,117 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-
-# Roles of trials, in the order in which a study asks them.
-PRESET = "preset"
-PRESET_8BIT = "preset_8bit"
-FIRST_POINT = "first_point"
-REPLICATE = "replicate"
-SAMPLER = "sampler"
-
-
-@dataclasses.dataclass
-class AttemptRecord:
-    """One try at running a trial. ``folder`` is relative to the study; times are unix seconds.
-
-    ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
-    ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
-    """
-
-    number: int
-    job_id: str
-    generation: int
-    folder: str | None = None
-    lane: str | None = None
-    submitted: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    last_sign: float | None = None
-    outcome: Outcome | None = None
-    final: bool = True
-    curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
-    phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
-
-    @property
-    def phase(self) -> str | None:
-        """The phase that it is in, or was in last; None where it announced none."""
-        return self.phases[-1][0] if self.phases else None
-
-    @property
-    def made_progress(self) -> bool:
-        """Whether it reported a step: a failure before that is one of what every run does first."""
-        return bool(self.curve)
-
-
-@dataclasses.dataclass
-class TrialRecord:
-    """One trial: what was asked, and every attempt at it.
-
-    ``settings`` is None where the configuration was refused, and ``refused`` says why. ``kept_from_sampler`` is why the
-    sampler does not hear of it, None where it does; ``left_space`` is the same of a space that was changed since.
-    ``abandoned``: the study has ended, so nobody runs the trial again as things are.
-    """
-
-    number: int
-    role: str
-    params: dict[str, Any]
-    settings: dict[str, Any] | None
-    seed: int
-    replicate_of: int | None
-    kept_from_sampler: str | None = None
-    left_space: str | None = None
-    refused: str | None = None
-    abandoned: bool = False
-    attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
-
-    @property
-    def told_reason(self) -> str | None:
-        """Why the sampler does not hear of the trial; None where it does."""
-        return self.kept_from_sampler or self.left_space
-
-    @property
-    def told(self) -> bool:
-        """Whether the sampler hears of the trial."""
-        return self.told_reason is None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the last attempt ended; None while it runs and while the trial waits to be run again.
-
-        Once the study has ended nothing waits any more, though a resumed study may run the trial again.
-        """
-        last = self.attempt
-        return last.outcome if last is not None and (last.final or self.abandoned) else None
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the trial still needs an attempt to end: it has none yet, or its last one was not final."""
-        last = self.attempt
-        return last is None or last.outcome is None or not last.final
-
-    @property
-    def attempt(self) -> AttemptRecord | None:
-        """The last attempt."""
-        return self.attempts[-1] if self.attempts else None
-
-    @property
-    def curve(self) -> list[tuple[int, dict[str, float]]]:
-        """The last attempt's points: (step, metrics)."""
-        return self.attempts[-1].curve if self.attempts else []
-
-    @property
-    def bpb(self) -> float | None:
-        """Round-trip bits per byte, of a trial that ran to its end (feasible or not); None otherwise."""
-        outcome = self.outcome
-        if outcome is None or outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
-            return None
-        value = outcome.metrics.get("bpb/roundtrip")
-        return value if value is not None and math.isfinite(value) else None
-
-    @property
-    def bytes_total(self) -> float | None:
-        """Bytes of code and artifact together; None where nothing was exported."""
-        return None if self.outcome is None else self.outcome.metrics.get("bytes/total")
+from golfray.sweep.trial_record import REPLICATE, AttemptRecord, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
@@ -159,6 +48,8 @@ class StudyRecord:
         self.hopeless = False
         self.started: float | None = None
         self.last_event: float | None = None
+        # What the settings of the last driver's trials have in common, as dotted paths.
+        self._setting_paths: set[str] = set()
 
     @classmethod
     def from_events(cls, events: Iterable[dict[str, Any]]) -> StudyRecord:
@@ -287,15 +178,6 @@ class StudyRecord:
         ends = ("running" if trial.outcome is None else trial.outcome.kind.value for trial in self.trials)
         return dict(collections.Counter(ends))
 
-    @property
-    def other_fidelity(self) -> list[TrialRecord]:
-        """Trials with a score that is not ranked, because they ran at another fidelity."""
-        return [trial for trial in self.trials if trial.bpb is not None and not self.is_comparable(trial)]
-
-    def replicates_of(self, number: int) -> list[TrialRecord]:
-        """Runs of the same configuration on other seeds."""
-        return [trial for trial in self.trials if trial.replicate_of == number]
-
     def _on_study_started(self, event: dict[str, Any]) -> None:
         self.header = {key: value for key, value in event.items() if key not in ("seq", "event")}
         self.started = event["time"]
@@ -316,11 +198,14 @@ class StudyRecord:
     def _new_generation(self, event: dict[str, Any]) -> None:
         changes = list(event.get("changes", []))
         number = event.get("generation", 1)
+        space = self.header.get("space", {})
+        self._setting_paths = {*space.get("knobs", {}), *space.get("implied", {})}
         self.generations.append(Generation(number, event.get("host"), event["time"], event["time"], changes))
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):
             raise _damaged(event, f"trial {event['trial']} asked after {len(self.trials)} trials")
+        self._check_settings(event)
         self.trials.append(
             TrialRecord(
                 number=event["trial"],
@@ -333,6 +218,19 @@ class StudyRecord:
                 refused=event.get("refused"),
             )
         )
+
+    def _check_settings(self, event: dict[str, Any]) -> None:
+        """One driver gives all its trials the same settings, and every knob is one: what lacks is damage.
+
+        A run would take the default of what lacks, which is another trial.
+        """
+        if event["settings"] is None:
+            return
+        paths = setting_paths(event["settings"])
+        missing = sorted(self._setting_paths - paths)
+        if missing:
+            raise _damaged(event, f"settings.{missing[0]}: Field required")
+        self._setting_paths = paths
 
     def _on_attempt_submitted(self, event: dict[str, Any]) -> None:
         attempt = AttemptRecord(event["attempt"], event["job_id"], self.generation, folder=event["folder"])

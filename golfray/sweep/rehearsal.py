@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
 # Processes beyond these would tell no more than that the machine is full.
 MOST_RANKS = 8
 
+# Where torch would keep what it compiles. Making an optimizer makes this folder even though nothing is compiled; this
+# one is there, and nobody can make a file in it: whatever did compile would fail and not be written in silence.
+NO_CACHE = "/proc"
+
 # Each of the three measurements repeats for this long, and at least once.
 _SECONDS = 0.8
 # Largest piece of work that is measured as a whole; larger micro-batches and validation batches are scaled up from it.
 _MICRO_TOKENS = 2048
 _SCORE_TOKENS = 8192
 _LIMIT_SECONDS = 180.0
+_POLL_SECONDS = 0.05
 
 
 class RehearsalFailed(RuntimeError):
@@ -70,7 +76,6 @@ def rehearse(settings: RunSettings, workers: int, lanes: int) -> Rehearsal:
     gangs = min(lanes, max(MOST_RANKS // workers, 1))
     # Port 0: the kernel chooses a free one.
     stores = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in range(gangs)]
-    deadline = time.monotonic() + _LIMIT_SECONDS
     with contextlib.ExitStack() as running:
         ranks = [
             running.enter_context(_process(rank, workers, store.port)) for store in stores for rank in range(workers)
@@ -78,7 +83,7 @@ def rehearse(settings: RunSettings, workers: int, lanes: int) -> Rehearsal:
         # All are started before the first is waited for: the ranks of a gang wait for each other.
         for process in ranks:
             _hand_over(process, text)
-        measured = [_result(process, deadline) for process in ranks]
+        measured = _results(ranks, workers, time.monotonic() + _LIMIT_SECONDS)
     names = [field.name for field in dataclasses.fields(Rehearsal)]
     return Rehearsal(**{name: statistics.fmean(values[name] for values in measured) for name in names})
 
@@ -92,8 +97,7 @@ def _process(rank: int, workers: int, port: int) -> Iterator[subprocess.Popen[st
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
-            # Making an optimizer makes this folder, though nothing is compiled; one that exists is left as it is.
-            "TORCHINDUCTOR_CACHE_DIR": os.path.dirname(__file__),
+            "TORCHINDUCTOR_CACHE_DIR": NO_CACHE,
         },
         text=True,
         stdin=subprocess.PIPE,
@@ -114,18 +118,46 @@ def _hand_over(process: subprocess.Popen[str], text: str) -> None:
         process.stdin.flush()
 
 
-def _result(process: subprocess.Popen[str], deadline: float) -> dict[str, float]:
-    try:
-        out, err = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-    except subprocess.TimeoutExpired:
-        raise RehearsalFailed(
-            f"one training step of this configuration takes longer than {_LIMIT_SECONDS:g} s on this machine's CPUs"
-        ) from None
-    if process.returncode != 0:
+def _results(ranks: list[subprocess.Popen[str]], workers: int, deadline: float) -> list[dict[str, float]]:
+    """What the ranks print once all have ended; raises as soon as one has failed, for the others then wait for it."""
+    printed: dict[int, str] = {}
+    while len(printed) < len(ranks):
+        for number, process in enumerate(ranks):
+            if number in printed:
+                continue
+            try:
+                out, _ = process.communicate(timeout=_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            if process.returncode != 0:
+                raise _why_failed(ranks, workers)
+            printed[number] = out
+        if time.monotonic() > deadline and len(printed) < len(ranks):
+            raise RehearsalFailed(
+                f"one training step of this configuration takes longer than {_LIMIT_SECONDS:g} s on this machine's CPUs"
+            )
+    return [json.loads(printed[number]) for number in range(len(ranks))]
+
+
+def _why_failed(ranks: list[subprocess.Popen[str]], workers: int) -> RehearsalFailed:
+    """The error of the ranks that have failed by now. A signal is named before what its peers say of a lost peer."""
+    failed = [(number % workers, process) for number, process in enumerate(ranks) if process.poll()]
+    for rank, process in failed:
+        if process.returncode == -signal.SIGKILL:
+            return RehearsalFailed(
+                f"rank {rank} of a training step was killed on this machine (SIGKILL), most likely because memory ran "
+                f"out for {len(ranks)} such processes at once; free memory, or make the model, batch.seq_len or "
+                "workers smaller"
+            )
+        if process.returncode < 0:
+            name = signal.Signals(-process.returncode).name
+            return RehearsalFailed(f"rank {rank} of a training step was ended on this machine by {name}")
+    ends = []
+    for _, process in failed:
+        _, err = process.communicate()
         last = (err.strip().splitlines() or ["nothing was printed"])[-1]
-        raise RehearsalFailed(f"a training step failed on this machine (exit code {process.returncode}): {last}")
-    values: dict[str, float] = json.loads(out)
-    return values
+        ends.append(f"(exit code {process.returncode}): {last}")
+    return RehearsalFailed(f"a training step failed on this machine {'; '.join(dict.fromkeys(ends))}")
 
 
 def main(arguments: list[str]) -> int:

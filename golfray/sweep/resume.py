@@ -14,13 +14,16 @@ from typing import Any
 
 from golfray.sweep.agenda import end_refused
 from golfray.sweep.journal import Journal
-from golfray.sweep.knobs import parameters_of, walk
+from golfray.sweep.knobs import Knob, OutOfRange, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import AttemptRecord, StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
 from golfray.sweep.space import Space
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord
 
 _REL_TOLERANCE = 1e-9
+
+_ABSENT = object()
 
 
 def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_force: Mapping[str, Any]) -> None:
@@ -66,23 +69,31 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
     A setting that the trial's configuration leaves null stands for what ``at_preset`` says, so it is not compared.
     """
     try:
-        values, active = walk(space.knobs, lambda knob: knob.value(trial.params))
-    except KeyError as missing:
-        return f"has no value for {missing.args[0]}"
-    parameters = parameters_of(active)
-    for name in trial.params.keys() - parameters.keys():
+        values, active = walk(space.knobs, lambda knob: _value_within(knob, trial.params))
+    except OutOfRange as error:
+        return str(error)
+    for name in trial.params.keys() - parameters_of(active).keys():
         return f"{name} is not searched here"
-    for name, parameter in parameters.items():
-        if not parameter.contains(trial.params[name]):
-            return f"{name}={trial.params[name]!r} is outside {parameter}"
     if trial.settings is None:
         return None
     here = {**values, **space.overrides(trial.params), **space.implied}
     for path, value in here.items():
-        own = _setting(trial.settings, path)
+        own = trial.setting(path, _ABSENT)
+        if own is _ABSENT:
+            return f"{path} is not among its settings"
         if own is not None and not _equal(own, value):
             return f"{path} was {own!r} and would be {value!r} here"
     return None
+
+
+def _value_within(knob: Knob, params: Mapping[str, Any]) -> Any:
+    """The knob's own value at a point of the sampler; raises :class:`OutOfRange` where its parameters are not there."""
+    for name, parameter in knob.parameters.items():
+        if name not in params:
+            raise OutOfRange(f"has no value for {name}")
+        if not parameter.contains(params[name]):
+            raise OutOfRange(f"{name}={params[name]!r} is outside {parameter}")
+    return knob.value(params)
 
 
 def _lost(attempt: AttemptRecord) -> Outcome:
@@ -94,13 +105,6 @@ def _lost(attempt: AttemptRecord) -> Outcome:
     ends = [begun for _, begun in attempt.phases[1:]] + [attempt.last_sign or 0.0]
     phases = {name: max(0.0, end - begun) for (name, begun), end in zip(attempt.phases, ends, strict=False)}
     return Outcome(Kind.PREEMPTED, DRIVER_LOST, metrics=metrics, phases=phases, error=DRIVER_LOST)
-
-
-def _setting(settings: Mapping[str, Any], path: str) -> Any:
-    value: Any = settings
-    for part in path.split("."):
-        value = value[part]
-    return value
 
 
 def _equal(own: Any, value: Any) -> bool:

@@ -136,9 +136,9 @@ class StudySampler:
             if trial.outcome is None:
                 self.place(trial.number, trial.params)
             else:
-                verdict = verdict_on(
-                    trial.outcome, trial.curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb
-                )
+                # A log that was written by hand may have a score without a number.
+                outcome = trial.outcome.held_to(self._cap_bytes)
+                verdict = verdict_on(outcome, trial.curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb)
                 self._study.add_trial(self._finished(trial.params, verdict))
 
     @property

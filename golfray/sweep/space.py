@@ -10,8 +10,9 @@ from typing import Any, get_args
 from golfray.config.errors import ConfigError
 from golfray.config.positions import Document
 from golfray.config.resolve import HasGpu, Layer, Resolved, choose_scale, resolve
-from golfray.config.schema import Scale, check_value
+from golfray.config.schema import Scale
 from golfray.config.sections import LARGEST_SEED
+from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
 from golfray.sweep.limits import PhaseLimits
@@ -131,8 +132,9 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
     chosen = scale if file.scale == "auto" else file.scale
     try:
         presets = {name: resolve(file.preset, name, has_gpu=False) for name in get_args(Scale)}
-        for name in presets.keys() - {chosen}:
-            check_other_scale(file, document, presets[name])
+        for name, preset in presets.items():
+            if name != chosen:
+                check_other_scale(file, document, preset)
         knobs = read_knobs(file, document, presets[chosen]) if chosen != "auto" else ()
         base = resolve(file.preset, chosen, [fixed, *own, *layers], has_gpu=has_gpu)
     except ConfigError as error:
@@ -146,7 +148,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         base=base,
         knobs=knobs,
         implied=implied,
-        first_points=tuple(_first_point(document, index, point) for index, point in enumerate(file.first_points)),
+        first_points=read_first_points(file, document, knobs, base.config.scale),
         trials=file.budget.trials,
         minutes=file.budget.minutes,
         seed=file.seed,
@@ -162,16 +164,6 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
             raise document.error(f"first_points.{index}", error.message) from error
     notes = [*overruled(file, document, base.config.scale), *_check_possible(space, file, document)]
     return dataclasses.replace(space, notes=tuple(notes))
-
-
-def _first_point(document: Document, index: int, point: Mapping[str, Any]) -> dict[str, Any]:
-    checked = {}
-    for path, value in point.items():
-        try:
-            checked[path] = check_value(path, value)
-        except ConfigError as error:
-            raise document.error(f"first_points.{index}.{path}", error.message) from error
-    return checked
 
 
 def _refuse_two_places(file: SpaceFile, document: Document, fixed: Layer, layers: Sequence[Layer]) -> None:

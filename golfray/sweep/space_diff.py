@@ -14,9 +14,10 @@ from typing import Any
 
 import golfray
 from golfray.config.errors import ConfigError, shown
-from golfray.sweep.records import PRESET, StudyRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_record import knob_of
+from golfray.sweep.trial_record import PRESET
 
 ALLOW = "--allow-changes"
 
@@ -111,9 +112,9 @@ def _changes_of_preset(record: StudyRecord, space: Space) -> list[Change]:
     now = dataclasses.asdict(space.base.config.to_run_settings(0))
     return [
         change
-        for name, own in first.settings.items()
+        for name in dict.fromkeys([*first.settings, *now])
         if name not in _NOT_FROM_PRESET
-        for change in _differences(f"config.{name}", own, now.get(name))
+        for change in _differences(f"config.{name}", first.settings.get(name), now.get(name))
     ]
 
 

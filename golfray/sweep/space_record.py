@@ -16,12 +16,16 @@ from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 
+_FOLDER = "data.folder"
+_TOKENIZER = "data.tokenizer"
+
 
 def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> Space:
     """The space that the study in ``record`` searches now; ``source`` names its log.
 
-    ``layers`` (such as ``--set``) lie over what the log fixes. Raises ``ConfigError`` where this version of golfray
-    does not accept what the log has, ``EventLogError`` where no study has started there or its space is damaged.
+    ``layers`` (such as ``--set``) lie over what the log fixes; where one names another folder of data, the tokenizer of
+    the log's folder goes with it. Raises ``ConfigError`` where this version of golfray does not accept what the log
+    has, ``EventLogError`` where no study has started there or its space is damaged.
     """
     if not record.header:
         raise EventLogError(f"{source}: no study has started here, so there is none to resume")
@@ -34,7 +38,7 @@ def space_of(record: StudyRecord, source: str, layers: Sequence[Layer] = ()) -> 
 
 def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Space:
     header, values = record.header, record.header["space"]
-    fixed = Layer(source, values["fixed"])
+    fixed = Layer(source, _still_fixed(values["fixed"], layers))
     knobs = tuple(knob_of(path, entry) for path, entry in values["knobs"].items())
     return Space(
         name=values["name"],
@@ -51,6 +55,12 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         limits=PhaseLimits(**values.get("limits", {})),
         places={knob.path: (source,) for knob in knobs},
     )
+
+
+def _still_fixed(fixed: Mapping[str, Any], layers: Sequence[Layer]) -> dict[str, Any]:
+    """A folder's tokenizer is that folder's own: another folder has another one, or the layer names it."""
+    moved = any(_FOLDER in layer.flat() for layer in layers)
+    return {path: value for path, value in fixed.items() if not (moved and path == _TOKENIZER)}
 
 
 def knob_of(path: str, entry: Mapping[str, Any]) -> Knob:

@@ -10,7 +10,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from golfray.sweep.records import StudyRecord, TrialRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.trial_record import TrialRecord
 
 
 @dataclasses.dataclass(frozen=True)

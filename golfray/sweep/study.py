@@ -23,11 +23,12 @@ from golfray.sweep.executor import Entered, Executor, Finished, Job, JobEvent, P
 from golfray.sweep.journal import Journal
 from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, TrialRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import take_over
 from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
+from golfray.sweep.trial_record import TrialRecord
 
 _POLL_SECONDS = 1.0
 
@@ -37,7 +38,8 @@ class Study:
 
     ``bytes_code`` is the size of the packed script of this recipe. ``uniform_bpb`` is the score, in bits per byte, of
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
-    the dictionary of that name in ``study_started``. ``clock`` gives seconds for the budget's minutes.
+    the dictionary of that name in ``study_started``; ``tracking_uri`` is where MLflow is, None for the study's own
+    file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes.
 
     The caller owns the executor and closes it.
     """
@@ -52,6 +54,7 @@ class Study:
         uniform_bpb: float,
         data: Mapping[str, Any],
         observers: Sequence[Observer] = (),
+        tracking_uri: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder = folder
@@ -64,6 +67,7 @@ class Study:
         self._uniform_bpb = uniform_bpb
         self._data = dict(data)
         self._observers = list(observers)
+        self._tracking_uri = tracking_uri
         self._clock = clock
         self._cap_bytes = space.base.config.cap_bytes
         self._journal: Journal
@@ -257,12 +261,13 @@ class Study:
             "data": self._data,
             "uniform_bpb": self._uniform_bpb,
             "limits": dataclasses.asdict(space.limits),
+            "tracking_uri": self._tracking_uri,
         }
 
     def _log_failure(self, error: BaseException) -> None:
         """End in the log what runs no more. None of it was a trial's fault, so a resumed study runs all of it again."""
         if isinstance(error, KeyboardInterrupt):
-            reason = "interrupted"
+            reason = self._end_reason or "interrupted"
             outcome = Outcome(Kind.CANCELLED, reason)
         else:
             reason = f"the study failed: {type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""The folder of a study: on a local disk, made once, and driven by one process at a time.
+"""The folder of a study: on a local disk, made once, and held by one process at a time.
 
-``driver.json`` in it names the process at work: {"pid", "host", "started" (unix seconds)}. It is for people; what keeps
-others out is the kernel's lock on the folder, which goes with the process however that ends.
+``driver.json`` in it names the process at work: {"pid", "host", "started" (unix seconds), "verb"}. It is for people;
+what keeps others out is the kernel's lock on the folder, which goes with the process however that ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import random
 import re
 import shlex
 import socket
@@ -22,6 +23,13 @@ from golfray.config.errors import ConfigError
 from golfray.sweep.events import LOG_NAME, StudyLocked, read_events
 
 DRIVER_NAME = "driver.json"
+
+# The verb that drives a study; every other one that holds its folder only keeps the log from growing meanwhile.
+TUNE = "tune"
+
+# Who only looks whether the lock is held has it for microseconds; however many look, one turn comes in this time.
+_LOOKERS_SECONDS = 10.0
+_PAUSE_SECONDS = 0.005
 
 # Not here, so local: tmpfs, overlay, and 9p and virtiofs, by which a virtual machine or a sandbox sees its host's disk.
 # The second half are programs; the kernel's table has them as fuse.<name>.
@@ -46,26 +54,41 @@ class StudyFolderError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """The process that drives a study, as it signed: its number, its machine, and since when (unix seconds)."""
+    """The process that holds a study, as it signed: its number, its machine, since when (unix seconds), doing what.
+
+    Only the verb ``TUNE`` drives the study: the others write MLflow from its log.
+    """
 
     pid: int
     host: str
     started: float
+    verb: str = TUNE
 
     @property
     def may_live(self) -> bool:
         """Whether the process can still be there: on another machine that is not known, so it can."""
         return self.host != socket.gethostname() or Path("/proc", str(self.pid)).exists()
 
+    @property
+    def drives(self) -> bool:
+        """Whether it runs trials."""
+        return self.verb == TUNE
 
-def create_study_folder(folder: Path) -> Path:
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
+        return f"`golfray {self.verb}` (process {self.pid} on {self.host}, since {since})"
+
+
+def create_study_folder(folder: Path, mounts: Path = _MOUNTS) -> Path:
     """Make the folder of a study that is about to start, and return it.
 
     Raises ``ConfigError`` where it holds a study or something else has its name, ``StudyFolderError`` where the disk
-    does not let it be made. A folder without a study's first record (an earlier start got no further) is used.
+    does not let it be made or is no local one (``mounts``: see :func:`check_local_disk`); nothing is left there then.
+    A folder without a study's first record (an earlier start got no further) is used.
     """
     if holds_study(folder):
         raise existing_study(folder)
+    check_local_disk(folder, mounts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -97,43 +120,60 @@ def only_driver_of(folder: Path) -> Iterator[None]:
     """Keep every other driver out of a study's folder, from before anything is started in it until all has ended.
 
     The log alone does not: it is opened once Ray runs, and a second start would have replaced the first one's token by
-    then. Raises ``StudyLocked`` where another driver holds it, ``StudyFolderError`` where the folder is not on a local
+    then. Raises ``StudyLocked`` where another process holds it, ``StudyFolderError`` where the folder is not on a local
     disk or cannot be written.
     """
     check_local_disk(folder)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with _locked(folder, TUNE) as driver:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyLocked(_who_is_at_work(folder)) from None
-        except OSError as error:
-            raise StudyFolderError(f"{folder}: cannot be locked: {error.strerror}; {_LOCAL}") from error
-        signature = folder / DRIVER_NAME
-        driver = Driver(os.getpid(), socket.gethostname(), time.time())
-        try:
-            signature.write_text(json.dumps(dataclasses.asdict(driver)), encoding="utf-8")
+            _sign(folder, driver)
         except OSError as error:
             raise StudyFolderError(f"{folder}: cannot be written: {error.strerror}; {_ELSEWHERE}") from error
-        try:
+        with _signed(folder):
             yield
-        finally:
-            # Gone with the whole folder, or on a disk that broke: neither is a reason to fail once more.
-            with contextlib.suppress(OSError):
-                signature.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def no_driver_in(folder: Path, verb: str) -> Iterator[None]:
+    """Keep drivers out of a study's folder while ``golfray <verb>`` reads its log.
+
+    Nothing need be written: in an archive that may only be read there is a lock, and no signature. Raises
+    ``StudyLocked`` where another process holds it, ``StudyFolderError`` where the folder cannot be locked.
+    """
+    with _locked(folder, verb) as driver:
+        # A full disk, or one that may only be read: the lock says enough.
+        with contextlib.suppress(OSError):
+            _sign(folder, driver)
+        with _signed(folder):
+            yield
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds the study in ``folder``.
+
+    Its lock is asked for in the shared form and given back at once: two of these never see each other, and whoever
+    takes the lock in earnest waits for them (see :func:`_take`).
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     finally:
         os.close(handle)
+    return False
 
 
 def driver_of(folder: Path) -> Driver | None:
-    """The process that drives the study in ``folder`` now, as far as can be told; None where there is none.
+    """The process that holds the study in ``folder`` now, as far as can be told; None where there is none.
 
     Takes no lock, so that a reader never keeps a driver out.
     """
     try:
         values = json.loads((folder / DRIVER_NAME).read_text(encoding="utf-8"))
-        driver = Driver(int(values["pid"]), str(values["host"]), float(values["started"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        verb = str(values.get("verb", TUNE))
+        driver = Driver(int(values["pid"]), str(values["host"]), float(values["started"]), verb)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # none has signed, or it is just signing
     return driver if driver.may_live else None
 
@@ -169,7 +209,69 @@ def file_system_of(path: Path, mountinfo: str) -> str:
     return kind
 
 
-def _who_is_at_work(folder: Path) -> str:
-    driver = driver_of(folder)
-    who = "another golfray" if driver is None else f"another golfray (process {driver.pid} on {driver.host})"
-    return f"{folder}: {who} is at work here; wait until it has ended, or choose another folder with --study-dir"
+@contextlib.contextmanager
+def _locked(folder: Path, verb: str) -> Iterator[Driver]:
+    """Hold the kernel's lock on ``folder``; yields the signature of this process."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            _take(handle)
+        except BlockingIOError:
+            raise StudyLocked(_why_locked(folder, verb)) from None
+        except OSError as error:
+            raise StudyFolderError(f"{folder}: cannot be locked: {error.strerror}; {_LOCAL}") from error
+        yield Driver(os.getpid(), socket.gethostname(), time.time(), verb)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int) -> None:
+    """Lock a folder for this process alone. Raises ``BlockingIOError`` where another process holds it so.
+
+    A lock in the shared form is one that somebody looks at, see :func:`is_held`: that is not yet a reason to give up.
+    """
+    deadline = time.monotonic() + _LOOKERS_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            # Not to be had together with the other form, so this fails where a process holds the folder.
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            if time.monotonic() > deadline:
+                raise
+        # Of two that start at once, each must not find the other one looking for ever.
+        time.sleep(random.uniform(0, _PAUSE_SECONDS))
+
+
+def _sign(folder: Path, driver: Driver) -> None:
+    try:
+        (folder / DRIVER_NAME).write_text(json.dumps(dataclasses.asdict(driver)), encoding="utf-8")
+    except OSError:
+        # On a full disk an empty file is made before the writing fails.
+        with contextlib.suppress(OSError):
+            (folder / DRIVER_NAME).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _signed(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        # Gone with the whole folder, or on a disk that broke: neither is a reason to fail once more.
+        with contextlib.suppress(OSError):
+            (folder / DRIVER_NAME).unlink(missing_ok=True)
+
+
+def _why_locked(folder: Path, verb: str) -> str:
+    """What holds the folder, and what whoever typed ``golfray <verb>`` can do about it."""
+    holder = driver_of(folder)
+    if holder is None:
+        return f"{folder}: another golfray is at work here; try again when it has ended"
+    if not holder.drives:
+        return f"{folder}: {holder} writes MLflow from its log; wait until that has ended, or end it: nothing is lost"
+    if verb == TUNE:
+        return f"{folder}: {holder} runs it already; `golfray status {shlex.quote(str(folder))}` says how far it is"
+    return f"{folder}: {holder} is at work here and writes MLflow itself; call this again when it has ended"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import TrialRecord
+from golfray.sweep.trial_record import TrialRecord
 
 CURVE_POINTS = 300
 """No metric of one run has more points than this, the final value included."""

@@ -24,7 +24,6 @@ from golfray.tracking.projection import VIEW_NAME
 from golfray.tracking.store import ARTIFACTS_NAME, Store
 
 HOST = "127.0.0.1"
-DEFAULT_PORT = 5000
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 

@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 import shlex
-import shutil
 import sqlite3
 import ssl
 import tempfile
@@ -18,6 +17,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+
+from golfray.sweep.disk_room import free_bytes, nearest_folder
 
 STORE_NAME = "mlflow.db"
 ARTIFACTS_NAME = "mlartifacts"
@@ -114,6 +115,11 @@ class Store:
         return self.uri if self.path is None else str(self.path)
 
     @property
+    def recorded_uri(self) -> str | None:
+        """What a study's log keeps of it, so that the study goes on with it; None for the study's own file."""
+        return None if self.is_own else self.uri
+
+    @property
     def exists(self) -> bool:
         """Whether there is anything yet; a server is taken to be there."""
         return self.path is None or holds_bytes(self.path)
@@ -149,8 +155,7 @@ class Store:
             return self._check_server()
         locked = None
         if self.is_sqlite and holds_bytes(self.path):
-            if self.path.is_dir():
-                raise TrackingError(f"{self.path}: MLflow's store is a file, and this is a folder", "move it away")
+            self._refuse_folder(self.path)
             try:
                 check_database(self.path)
             except sqlite3.Error as error:
@@ -159,6 +164,22 @@ class Store:
                 locked = f"{self.path} is locked by another process; what MLflow lacks is written when it is free"
         self._check_room(self.path.parent if self.is_sqlite else self.path)
         return locked
+
+    def foresee(self) -> str | None:
+        """As :meth:`check`, but nothing is written, and the study's own folder need not be there yet."""
+        if self.path is None:
+            return self._check_server()
+        folder = self.path.parent if self.is_sqlite else self.path
+        place = folder if folder.exists() else nearest_folder(folder)
+        if self.is_sqlite and not self.is_own and place != folder:
+            raise self._unwritable(folder, "No such file or directory")
+        if self.is_sqlite and holds_bytes(self.path):
+            self._refuse_folder(self.path)
+            place = self.path
+        if not os.access(place, os.W_OK):
+            raise self._unwritable(place, "it may only be read")
+        self._refuse_lack(nearest_folder(folder))
+        return None
 
     def advice(self, error: BaseException) -> str:
         """What to do about a store that fails with ``error``, or "". Nothing is ever deleted by golfray itself."""
@@ -200,12 +221,24 @@ class Store:
             if not self.is_sqlite:
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
-                free = shutil.disk_usage(folder).free
+                pass
         except OSError as error:
-            raise TrackingError(
-                f"{self.name}: MLflow's store cannot be written: {folder}: {error.strerror}",
-                "mend that, or name another store with --tracking-uri",
-            ) from error
+            raise self._unwritable(folder, str(error.strerror)) from error
+        self._refuse_lack(folder)
+
+    def _unwritable(self, place: Path, why: str) -> TrackingError:
+        return TrackingError(
+            f"{self.name}: MLflow's store cannot be written: {place}: {why}",
+            "mend that, or name another store with --tracking-uri",
+        )
+
+    def _refuse_folder(self, path: Path) -> None:
+        if path.is_dir():
+            raise TrackingError(f"{path}: MLflow's store is a file, and this is a folder", "move it away")
+
+    def _refuse_lack(self, folder: Path) -> None:
+        """Raise ``TrackingError`` where a disk has no room for a store."""
+        free = free_bytes(folder)
         if free < FREE_BYTES:
             raise TrackingError(
                 f"{self.name}: MLflow's store needs {FREE_BYTES:,} free bytes at least, {folder} has {free:,}",

@@ -1,4 +1,4 @@
-"""golfray as a person runs it: the installed command, in a process of its own, in a folder and a HOME of its own."""
+"""golfray as a person runs it: in a process of its own, in a folder and a HOME of its own."""
 
 import concurrent.futures
 import dataclasses
@@ -15,10 +15,12 @@ import uuid
 
 import pytest
 
+from tests.conftest import plain_environment
+from tests.forks import TIMEOUT_S, Forks
+
 GOLFRAY = pathlib.Path(sys.executable).with_name("golfray")
-TIMEOUT_S = 300
-# Colours and widths that the terminal or the CI machine asks for would change what is printed.
-LEFT_OUT = ("FORCE_COLOR", "COLUMNS", "TERM", "XDG_CACHE_HOME", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+# What the installed command does.
+PROGRAM = "from golfray.cli.main import main; main()"
 
 # Two layers of 64 channels for twelve steps: half a second of training, and 6 KB between one bit-width and the next.
 TINY = {
@@ -53,23 +55,21 @@ class Ended:
         return line
 
 
+def environment_in(home: pathlib.Path) -> dict[str, str]:
+    """The environment of a command whose HOME is ``home``."""
+    # A cluster that somebody else left in the environment is not joined by accident.
+    return {**plain_environment(), "HOME": str(home), "RAY_ADDRESS": "127.0.0.1:1"}
+
+
 class Started:
     """A command that runs; whatever it starts is known by a mark in its environment."""
 
     def __init__(self, command: list[str], folder: pathlib.Path, home: pathlib.Path) -> None:
         self.mark = uuid.uuid4().hex
-        kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
-        environment = {
-            **kept,
-            "HOME": str(home),
-            "GOLFRAY_TEST_MARK": self.mark,
-            # A cluster that somebody else left in the environment is not joined by accident.
-            "RAY_ADDRESS": "127.0.0.1:1",
-        }
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment,
+            env={**environment_in(home), "GOLFRAY_TEST_MARK": self.mark},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -118,18 +118,20 @@ class Started:
 class Golfray:
     """Runs commands in ``folder``, with the folder ``home`` beside it as HOME."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root: pathlib.Path, forks: Forks) -> None:
+        self._forks = forks
         self.folder, self.home = root / "work", root / "home"
         self.folder.mkdir()
         self.home.mkdir()
 
     def start(self, *arguments: str | pathlib.Path) -> Started:
-        """Start ``golfray`` with these arguments."""
+        """Start the installed command with these arguments."""
         return Started([str(GOLFRAY), *map(str, arguments)], self.folder, self.home)
 
     def run(self, *arguments: str | pathlib.Path) -> Ended:
-        """Run ``golfray`` with these arguments to its end."""
-        return self.start(*arguments).end()
+        """Run ``golfray`` with these arguments to its end, in a process that need not load torch."""
+        forked = self._forks.start(PROGRAM, *arguments, folder=self.folder, environment=environment_in(self.home))
+        return Ended(*forked.end())
 
     def run_all(self, commands: dict[str, list[str | pathlib.Path]]) -> dict[str, Ended]:
         """Run several commands, two at a time, and return how each ended."""
@@ -139,9 +141,9 @@ class Golfray:
 
 
 @pytest.fixture(scope="module")
-def golfray(tmp_path_factory: pytest.TempPathFactory) -> Golfray:
+def golfray(tmp_path_factory: pytest.TempPathFactory, running_forks: Forks) -> Golfray:
     """A fresh folder and HOME for a module's commands."""
-    return Golfray(tmp_path_factory.mktemp("cli"))
+    return Golfray(tmp_path_factory.mktemp("cli"), running_forks)
 
 
 def as_sets(values: dict[str, object]) -> list[str]:

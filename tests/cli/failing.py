@@ -1,19 +1,18 @@
 """Run by test_exit_codes.py: the command line with one more verb, which ends as it is told to.
 
-``failing.py fail HOW ...`` is that command. ``failing.py FOLDER`` runs it with --json for every way to end, each in a
-process of its own that is forked from this one, and leaves HOW.out, HOW.err and HOW.code in the folder.
+``failing.py fail HOW ...`` is that command.
 """
 
 import errno
 import os
-import pathlib
 import signal
 import sys
+import time
 
 import typer
 
 from golfray.cli import main as cli
-from golfray.cli.interrupts import Terminated
+from golfray.cli.interrupts import HungUp, Terminated
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
 from golfray.ship.launch import LaunchError
@@ -40,6 +39,18 @@ def by_a_signal() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def by_hanging_up() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def after_the_terminal_is_gone() -> None:
+    """As where the shell's ``disown`` kept the signal away: somebody closes it, and the verb goes on saying things."""
+    print("ready", flush=True)
+    while True:
+        print("a line", flush=True)
+        time.sleep(0.01)
+
+
 def too_few_minutes() -> None:
     from golfray.sweep.plan import BudgetTooSmall
 
@@ -52,6 +63,9 @@ def raising(error: BaseException) -> object:
 
     return end
 
+
+# Not of a kind to be run in a row with the others.
+ALONE = {"terminal": after_the_terminal_is_gone}
 
 ENDS = {
     "well": lambda: None,
@@ -68,30 +82,23 @@ ENDS = {
     "interrupt": raising(KeyboardInterrupt()),
     "abort": raising(typer.Abort()),
     "sigterm": by_a_signal,
+    "sighup": by_hanging_up,
+    "hung_up": raising(HungUp()),
     "terminated": raising(Terminated()),
     "ray": by_ray,
     "closed": other_pipe_while_nobody_reads,
 }
 
 
-def fail(how: str, as_json: bool = typer.Option(False, "--json")) -> None:
+def fail(
+    how: str,
+    as_json: bool = typer.Option(False, "--json"),
+    verbose: bool = typer.Option(False, "--verbose", "-v"),
+) -> None:
     """End in one of the ways of ENDS."""
-    ENDS[how]()
-
-
-def run_all(folder: pathlib.Path) -> None:
-    for how in ENDS:
-        child = os.fork()
-        if child == 0:
-            for number, suffix in ((1, "out"), (2, "err")):
-                os.dup2(os.open(folder / f"{how}.{suffix}", os.O_WRONLY | os.O_CREAT, 0o644), number)
-            cli.main(["fail", how, "--json"])
-        _, status = os.waitpid(child, 0)
-        (folder / f"{how}.code").write_text(str(os.waitstatus_to_exitcode(status)))
+    (ENDS | ALONE)[how]()
 
 
 if __name__ == "__main__":
     cli.app.command()(fail)
-    if sys.argv[1] == "fail":
-        cli.main(sys.argv[1:])
-    run_all(pathlib.Path(sys.argv[1]))
+    cli.main(sys.argv[1:])

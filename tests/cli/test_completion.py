@@ -1,12 +1,11 @@
 """Shell completion: verbs, studies and trials, as bash asks for them."""
 
 import os
-import subprocess
 
 import pytest
 
 from golfray.sweep.events import encode_record
-from tests.cli.conftest import GOLFRAY
+from tests.cli.conftest import PROGRAM
 from tests.report.scripted import plain_study
 
 
@@ -23,30 +22,31 @@ def here(tmp_path_factory):
     return folder
 
 
-def completed(folder, typed):
-    """What bash would offer after ``typed``."""
-    environment = {
-        **os.environ,
-        "_GOLFRAY_COMPLETE": "complete_bash",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(typed.split(" ")) - 1),
-    }
-    ended = subprocess.run([GOLFRAY], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.split()
+@pytest.fixture(scope="module")
+def completed(running_forks):
+    """What bash would offer after ``typed`` in ``folder``."""
+
+    def complete(folder, typed):
+        words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1)}
+        environment = {**os.environ, "_GOLFRAY_COMPLETE": "complete_bash", **words}
+        code, out, err = running_forks.start(PROGRAM, folder=folder, environment=environment).end()
+        assert (code, err) == (0, "")
+        return out.split()
+
+    return complete
 
 
-def test_every_verb_that_help_names_is_offered(here):
+def test_every_verb_that_help_names_is_offered(completed, here):
     offered = completed(here, "golfray ")
     assert set(offered) >= {"tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "ui"}
     assert completed(here, "golfray show t") == ["trial"]
 
 
-def test_studies_and_trials_are_offered_where_they_go(here):
+def test_studies_and_trials_are_offered_where_they_go(completed, here):
     assert completed(here, "golfray status ") == ["muon", "adam"]
     assert completed(here, "golfray show trial t00") == [f"t{number:03d}" for number in range(10)]
     assert completed(here, "golfray logs adam/t003") == ["adam/t003"]
 
 
-def test_where_there_is_no_study_nothing_is_offered(tmp_path):
+def test_where_there_is_no_study_nothing_is_offered(completed, tmp_path):
     assert completed(tmp_path, "golfray logs ") == []

@@ -196,7 +196,7 @@ UNFIT = {
 
 
 @pytest.mark.slow
-def test_training_on_data_that_is_unfit_is_refused_before_it_starts(golfray, built):
+def test_training_on_data_that_is_unfit_is_refused_before_it_starts(golfray, built, write_space):
     for name, (change, _) in UNFIT.items():
         damage(golfray.folder, name, change)
     damage(golfray.folder, "whole", lambda content: content)
@@ -204,17 +204,19 @@ def test_training_on_data_that_is_unfit_is_refused_before_it_starts(golfray, bui
     other = golfray.run("data", "build", "two.jsonl", "--out", "larger", "--vocab-size", "400", "-q")
     assert other.code == 0, other
     train = ["train", "--scale=laptop", "--set=model.vocab_size=320"]
-    commands = {name: [*train, f"--set=data.folder={name}"] for name in UNFIT}
-    commands["another vocabulary"] = [
-        *train, "--set=data.folder=whole", "--set=data.tokenizer=larger/larger_400_bpe.model"
-    ]  # fmt: skip
+    write_space(golfray.folder / "unfit.yaml", budget={"trials": 2}, replicates=1)
+    tune = ["tune", "unfit.yaml"]
+    others = ["--set=data.folder=whole", "--set=data.tokenizer=larger/larger_400_bpe.model"]
+    unfit = {name: [f"--set=data.folder={name}"] for name in UNFIT} | {"another vocabulary": others}
+    commands = {(verb[0], name): [*verb, *sets] for verb in (train, tune) for name, sets in unfit.items()}
     ends = golfray.run_all(commands)
     messages = {name: message for name, (_, message) in UNFIT.items()}
     messages["another vocabulary"] = "larger_400_bpe.model, got 320"
-    for name, ended in ends.items():
-        assert ended.code == 2, (name, ended)
+    for (verb, name), ended in ends.items():
+        assert ended.code == 2, (verb, name, ended)
         assert messages[name] in ended.one_line()
     assert not (golfray.folder / "runs").exists()
+    assert not (golfray.folder / "studies").exists()
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ import pytest
 
 from golfray.cli.exit_codes import EXIT_CODES_HELP, MEANINGS
 from tests.cli.documented import read_tables
+from tests.cli.on_terminal import OnTerminal
+from tests.forks import Forks
 
 SCRIPT = pathlib.Path(__file__).with_name("failing.py")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "exit_codes.md"
@@ -29,29 +31,28 @@ ENDS: dict[str, tuple[int, str | None, str | None]] = {
     "interrupt": (130, "golfray: interrupted", None),
     "abort": (130, "golfray: interrupted", None),
     "sigterm": (143, "golfray: terminated", None),
+    "sighup": (129, "golfray: hung up", None),
+    "hung_up": (129, "golfray: hung up", None),
     "terminated": (143, "golfray: terminated", None),
     "ray": (143, "golfray: terminated", None),
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, SCRIPT, "fail", *arguments], capture_output=True, text=True, timeout=120)
+@pytest.fixture(scope="module")
+def run(running_forks: Forks):
+    """Runs ``golfray fail ...``."""
+
+    def fail(*arguments: str) -> subprocess.CompletedProcess:
+        process = running_forks.start(SCRIPT.read_text(encoding="utf-8"), "fail", *arguments)
+        return subprocess.CompletedProcess(arguments, *process.end())
+
+    return fail
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory):
+def ended(run):
     """How each of them ended, with documents."""
-    folder = tmp_path_factory.mktemp("ends")
-    subprocess.run([sys.executable, SCRIPT, folder], check=True, timeout=120)
-    return {
-        how: subprocess.CompletedProcess(
-            how,
-            int((folder / f"{how}.code").read_text()),
-            (folder / f"{how}.out").read_text(),
-            (folder / f"{how}.err").read_text(),
-        )
-        for how in ENDS
-    }
+    return {how: run(how, "--json") for how in ENDS}
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -75,11 +76,11 @@ def test_the_document_says_where(ended):
     assert place == {"file": "a.yaml", "line": 14, "column": 7, "path": "knobs.x.high"}
 
 
-def test_without_json_standard_output_stays_empty():
+def test_without_json_standard_output_stays_empty(run):
     assert run("usage").stdout == ""
 
 
-def test_wrong_use_has_a_document_too():
+def test_wrong_use_has_a_document_too(run):
     ended = run("--jsn", "--json", "usage")
     assert ended.returncode == 2
     assert json.loads(ended.stdout)["message"].startswith("No such option: --jsn")
@@ -93,6 +94,23 @@ def test_a_closed_output_ends_it_without_a_word():
     assert process.stdout.readline()
     process.stdout.close()
     assert (process.wait(120), process.stderr.read()) == (141, "")
+
+
+@pytest.mark.parametrize(("disowned", "code"), [(False, 129), (True, 141)])
+def test_a_closed_terminal_ends_it(disowned, code):
+    """Told so by SIGHUP, or by the first line that has nowhere to go."""
+    terminal = OnTerminal([sys.executable, SCRIPT, "fail", "terminal"], disowned)
+    terminal.read_until("ready")
+    terminal.hang_up()
+    assert terminal.end(120) == code
+
+
+def test_an_error_of_the_system_has_its_traceback_where_more_is_wanted(run):
+    ended = run("file", "-v")
+    assert ended.returncode == 4
+    lines = ended.stderr.splitlines()
+    assert lines[:2] == ["golfray: absent.bin: No such file or directory", "Traceback (most recent call last):"]
+    assert lines[-1] == "FileNotFoundError: [Errno 2] No such file or directory: 'absent.bin'"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["--version"]])
@@ -110,5 +128,10 @@ def test_the_page_and_the_help_have_every_code():
 
 def test_codes_of_signals_are_those_of_shells():
     codes = {meaning: code for code, meaning in MEANINGS.items()}
-    signals = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM, "output closed": signal.SIGPIPE}
+    signals = {
+        "hung up": signal.SIGHUP,
+        "interrupted": signal.SIGINT,
+        "terminated": signal.SIGTERM,
+        "output closed": signal.SIGPIPE,
+    }
     assert {name: codes[name] for name in signals} == {name: 128 + number for name, number in signals.items()}

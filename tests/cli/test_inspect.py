@@ -28,6 +28,7 @@ def ends(golfray):
         "logs --rank": ["logs", "studies/muon/t001", "--rank=1"],
         "show trial": ["show", "trial", "t001"],
         "no study": ["status", "moun"],
+        "a name that clears the screen": ["status", "mu\x1b[2Jon"],
         "no trial": ["show", "trial", "muon/9"],
         "no rank": ["logs", "1", "--rank=2"],
     }
@@ -61,6 +62,10 @@ def test_show_trial(ends):
     ("name", "message"),
     [
         ("no study", "golfray: moun: no study here (events.jsonl is missing); did you mean muon?"),
+        (
+            "a name that clears the screen",
+            r"golfray: mu\x1b[2Jon: no study here (events.jsonl is missing); did you mean muon?",
+        ),
         ("no trial", "golfray: muon/9: no trial 9 in studies/muon: it has t000 to t005"),
         ("no rank", "golfray: 1: has no log of rank 2; it has ranks 0, 1"),
     ],

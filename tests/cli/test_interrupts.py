@@ -9,11 +9,11 @@ import threading
 
 import pytest
 
-from golfray.cli.interrupts import Interrupts, Terminated, Unwinding
+from golfray.cli.interrupts import HungUp, Interrupts, Terminated, Unwinding
 from golfray.cli.output import Output
 
 SCRIPT = pathlib.Path(__file__).with_name("interrupted.py")
-INT, TERM = signal.SIGINT, signal.SIGTERM
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 DRAINING = (
     "interrupted: no more trials are started; the running trial needs about 12 s more; "
     "Ctrl-C again ends what runs, a third time leaves at once"
@@ -80,6 +80,7 @@ class Waiting:
             [DRAINING, "interrupted: ending the running trials; once more to leave at once"],
         ),
         ([TERM], 143, ["stop: terminated"], ["terminated: ending the running trials; once more to leave at once"]),
+        ([HUP], 129, ["stop: hung up"], ["hung up: ending the running trials; once more to leave at once"]),
         (
             [INT, TERM],
             143,
@@ -99,7 +100,12 @@ def test_stages(signals, code, asked, said):
 
 @pytest.mark.parametrize(
     ("signals", "error"),
-    [([INT, INT, INT], "KeyboardInterrupt"), ([TERM, TERM], "Terminated"), ([TERM, INT], "KeyboardInterrupt")],
+    [
+        ([INT, INT, INT], "KeyboardInterrupt"),
+        ([TERM, TERM], "Terminated"),
+        ([TERM, INT], "KeyboardInterrupt"),
+        ([HUP, TERM], "Terminated"),
+    ],
 )
 def test_the_last_one_leaves_at_once(signals, error):
     waiting = Waiting()
@@ -111,12 +117,12 @@ def test_the_last_one_leaves_at_once(signals, error):
     assert waiting.end()[1][-1] == f"left: {error}"
 
 
-@pytest.mark.parametrize(("number", "error"), [(INT, KeyboardInterrupt), (TERM, Terminated)])
+@pytest.mark.parametrize(("number", "error"), [(INT, KeyboardInterrupt), (TERM, Terminated), (HUP, HungUp)])
 def test_a_signal_that_got_lost_before_is_not_forgotten(number, error):
-    before = [signal.getsignal(number) for number in (INT, TERM)]
+    before = [signal.getsignal(number) for number in (INT, TERM, HUP)]
     unwinding = Unwinding()
     try:
-        for each in (INT, TERM):
+        for each in (INT, TERM, HUP):
             signal.signal(each, unwinding)
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(number)
@@ -124,13 +130,59 @@ def test_a_signal_that_got_lost_before_is_not_forgotten(number, error):
             raise AssertionError("it was entered")
         assert type(left.value) is error
     finally:
-        for each, handler in zip((INT, TERM), before, strict=True):
+        for each, handler in zip((INT, TERM, HUP), before, strict=True):
             signal.signal(each, handler)
 
 
+def test_a_terminal_that_is_told_twice_to_be_closed_leaves_the_study_its_time():
+    """By the kernel, which closes it, and by the shell, which ends with it."""
+    waiting = Waiting()
+    for _ in range(3):
+        waiting.process.send_signal(HUP)
+        waiting.wait_for_more()
+    code, asked = waiting.end()
+    assert (code, set(asked)) == (129, {"stop: hung up"})
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+    before = [signal.getsignal(number) for number in (INT, TERM, HUP)]
+    try:
+        signal.signal(HUP, signal.SIG_IGN)
+        with Interrupts(None, Output()) as interrupts:
+            signal.raise_signal(HUP)
+        assert interrupts.exit_code is None
+        Unwinding().install()
+        signal.raise_signal(HUP)
+    finally:
+        for number, handler in zip((INT, TERM, HUP), before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_record_that_changes_while_it_is_read_costs_no_more_than_the_number(capsys):
+    """The study goes on in the main thread while the words are made in another."""
+
+    class Changing:
+        asked = None
+
+        def drain(self, reason):
+            self.asked = reason
+
+        def running_words(self):
+            assert threading.current_thread() is not threading.main_thread()
+            raise RuntimeError("dictionary changed size during iteration")
+
+    study = Changing()
+    with Interrupts(study, Output()) as interrupts:
+        signal.raise_signal(INT)
+    assert (study.asked, interrupts.exit_code) == ("interrupted", 130)
+    assert capsys.readouterr().out.startswith(
+        "interrupted: no more trials are started; what runs needs an unknown time more; Ctrl-C again"
+    )
+
+
 def test_handlers_are_put_back():
-    before = [signal.getsignal(number) for number in (INT, TERM)]
+    before = [signal.getsignal(number) for number in (INT, TERM, HUP)]
     with Interrupts(None, Output()) as interrupts:
-        assert [signal.getsignal(number) for number in (INT, TERM)] != before
-    assert [signal.getsignal(number) for number in (INT, TERM)] == before
+        assert not {signal.getsignal(number) for number in (INT, TERM, HUP)} & set(before)
+    assert [signal.getsignal(number) for number in (INT, TERM, HUP)] == before
     assert interrupts.exit_code is None

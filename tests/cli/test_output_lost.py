@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from golfray.sweep.events import encode_record
+from tests.report.scripted import plain_study
+
 CALL = [sys.executable, "-c", "from golfray.cli.main import main; main()"]
 
 
@@ -18,6 +21,26 @@ def shell(words: str, redirection: str) -> subprocess.CompletedProcess:
 def test_a_full_disk_is_no_bug(words):
     ended = shell(words, "> /dev/full")
     assert (ended.returncode, ended.stderr) == (4, "golfray: standard output or a file: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", ["status -v", "status --json", "show trial"])
+def test_a_disk_that_is_full_under_the_pages_of_a_study_is_no_bug(tmp_path, mount, words):
+    """Lines, a table and a document; `golfray tune` prints its end in the same ways."""
+    study, disk = tmp_path / "muon", tmp_path / "disk"
+    study.mkdir()
+    disk.mkdir()
+    lines = "".join(encode_record(event) + "\n" for event in plain_study())
+    (study / "events.jsonl").write_text(lines, encoding="utf-8")
+    mount("-t", "tmpfs", "-o", "size=16k", "golfray-test", disk)
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "filler").write_bytes(bytes(2**16))
+    what = f"{words} {study}" + ("/6" if words == "show trial" else "")
+    ended = shell(what, f"> {disk}/out")
+    assert (ended.returncode, ended.stderr.splitlines()[-1:]) == (
+        4,
+        ["golfray: standard output or a file: No space left on device"],
+    )
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_full_disk_under_a_file_is_no_bug():

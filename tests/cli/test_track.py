@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from golfray.sweep.study_folder import only_driver_of
+from golfray.sweep.study_folder import no_driver_in, only_driver_of
 
 
 def load_studies():
@@ -106,8 +107,7 @@ def test_a_store_that_cannot_be_reached_or_made(golfray, study):
     folder = golfray.run("track", "muon", "--tracking-uri", "sqlite:///missing/folder/runs.db")
     server = golfray.run("track", "muon", "--tracking-uri", f"http://127.0.0.1:{port}")
     assert (folder.code, server.code) == (4, 4)
-    assert f"MLflow at {golfray.folder}/missing/folder/runs.db: " in folder.one_line()
-    assert "No such file or directory" in folder.one_line()
+    assert f"{golfray.folder}/missing/folder: No such file or directory; mend that, or name" in folder.one_line()
     assert server.one_line() == f"golfray: MLflow at http://127.0.0.1:{port}: Connection refused"
 
 
@@ -115,9 +115,54 @@ def test_while_a_driver_is_at_work_it_alone_writes(golfray, study):
     with only_driver_of(study):
         ended = golfray.run("track", "muon")
     assert ended.code == 5
-    assert ended.one_line() == (
-        f"golfray: {study}: golfray is at work here and writes MLflow itself; call this again when it has ended"
+    assert ended.one_line().startswith(f"golfray: {study}: `golfray tune` (process {os.getpid()} on ")
+    assert ended.one_line().endswith(") is at work here and writes MLflow itself; call this again when it has ended")
+
+
+def test_while_it_is_tracked_status_says_by_whom_and_nobody_resumes_it(golfray, study):
+    with no_driver_in(study, "track"):
+        ends = golfray.run_all({"status": ["status", "muon"], "tune": ["tune", "--resume", "muon"]})
+    tracker = f"`golfray track` (process {os.getpid()} on "
+    first = ends["status"].out.splitlines()[0]
+    assert first.startswith(f"study muon in studies/muon: ended, budget: 8 trials; at work on it: {tracker}")
+    assert ends["tune"].code == 5
+    assert ends["tune"].one_line().startswith(f"golfray: {study}: {tracker}")
+    assert (
+        ends["tune"]
+        .one_line()
+        .endswith(") writes MLflow from its log; wait until that has ended, or end it: nothing is lost")
     )
+
+
+def read_only(study, place, mount):
+    """A copy of a study, without a store, on a disk that may only be read."""
+    shutil.copytree(study, place, ignore=shutil.ignore_patterns("mlflow.db", "mlartifacts"))
+    mount("--bind", place, place)
+    mount("-o", "remount,bind,ro", place)
+    return place
+
+
+def test_an_archive_that_may_only_be_read_wants_a_store_elsewhere(golfray, study, tmp_path, mount):
+    archive = read_only(study, tmp_path / "archive", mount)
+    ended = golfray.run("track", archive)
+    assert ended.code == 4
+    assert ended.one_line() == (
+        f"golfray: {archive}/mlflow.db: MLflow's store cannot be written: {archive}: it may only be read; "
+        "mend that, or name another store with --tracking-uri"
+    )
+
+
+@pytest.mark.slow
+def test_an_archive_that_may_only_be_read_is_tracked_elsewhere(golfray, study, tmp_path, mount):
+    archive = read_only(study, tmp_path / "archive", mount)
+    ended = golfray.run("track", archive, "--tracking-uri", f"sqlite:///{tmp_path}/all.db")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == f"{tmp_path}/all.db: 3 runs: 3 made; 66 points and 6 files written\n"
+    # It has no --tracking-uri, so it says what else can be done.
+    shown = golfray.run("ui", archive, "--port", free_port())
+    assert shown.code == 4
+    assert f"MLflow at {archive}/mlflow.db: " in shown.one_line()
+    assert "Read-only file system; make it writable" in shown.one_line()
 
 
 def test_ui_of_a_port_that_is_taken(golfray, study):
@@ -164,7 +209,8 @@ def test_ui_completes_the_store_first_and_while_a_driver_is_at_work_shows_it_as_
         ended = shown.end()
     assert ended.code == 0
     assert "keeps" not in ended.out
-    assert f"golfray is at work in {folder} and writes MLflow itself: its store is shown as it is" in ended.err
+    assert f"{folder}: `golfray tune` (process {os.getpid()} on " in ended.err
+    assert "MLflow is shown as it is now\n" in ended.err
     assert first.left_processes() == shown.left_processes() == []
 
 

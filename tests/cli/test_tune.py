@@ -75,8 +75,8 @@ def test_what_it_says_is_plain_and_its_own(tuned):
     assert "\x1b" not in tuned.ended.out
     starts = (
         r"t\d{3} \w+: |study small: |trials run as: |parameter-golf at scale |corpus |own corpus |on its validation |"
-        r"\d+ trials? at once: |[ *\d]+t\d{3}  |  trial role |\* best feasible; |\d+ trials in |best feasible: |"
-        r"against trial 0: |  seed noise |luck of the best |the same text |"
+        r"MLflow: |\d+ trials? at once: |[ *\d]+t\d{3}  |  trial role |\* best feasible; |\d+ trials in |"
+        r"best feasible: |against trial 0: |  seed noise |luck of the best |the same text |"
         r"(compare the trials in MLflow|score the best artifact again|train it again): golfray "
     )
     assert [line for line in tuned.ended.out.splitlines() if not re.match(starts, line)] == []

@@ -172,12 +172,12 @@ def test_an_interruption_while_ray_starts_leaves_nothing(golfray, write_space, w
 def test_eight_trials_are_forty_lines_and_as_documents_are_on_the_page(golfray, write_space):
     """The same study twice: off a terminal, and with documents."""
     write_space(golfray.folder / "eight.yaml", budget={"trials": 8})
-    lines = golfray.run("tune", "eight.yaml")
+    lines = golfray.start("tune", "eight.yaml").end()
     assert (lines.code, lines.err) == (0, ""), lines
     # Eight trials and the replicate of the first.
     assert lines.out.count("\n") <= 40, lines.out
     assert "\x1b" not in lines.out
-    json_run = golfray.run("tune", "eight.yaml", "--study-dir=again", "--json")
+    json_run = golfray.start("tune", "eight.yaml", "--study-dir=again", "--json").end()
     assert json_run.code == 0, json_run
     tables = read_tables()
     documents = [json.loads(line) for line in json_run.out.splitlines()]

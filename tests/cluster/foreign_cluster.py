@@ -13,7 +13,7 @@ import socket
 import sys
 
 import ray
-from ray._private.utils import reset_ray_address
+from ray._common.utils import reset_ray_address
 from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 from ray.util.state import list_actors
@@ -43,7 +43,7 @@ def main(folder):
         match line.strip():
             case "held":
                 groups = [group for group in placement_group_table().values() if group["state"] != "REMOVED"]
-                actors = [actor.class_name for actor in list_actors() if actor.state != "DEAD"]
+                actors = [actor.class_name for actor in list_actors(cluster.address) if actor.state != "DEAD"]
                 actors = [name for name in actors if name != SHARED]
                 say(json.dumps({"groups": len(groups), "actors": actors}))
             case "lose":

@@ -1,13 +1,14 @@
 """Signs of a death: a fault handler's last words, and the kernel's counts."""
 
+import asyncio
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from golfray.cluster.deaths import Remains, count_oom_kills, inspect_remains
-from golfray.cluster.ranks import RankError
+from golfray.cluster.deaths import Remains, count_oom_kills, explain_death, inspect_remains
+from golfray.cluster.ranks import UNEXPLAINED, RankError, RankProcess
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -26,6 +27,35 @@ def test_a_log_without_one(tmp_path, text):
     if text is not None:
         log.write_text(text)
     assert inspect_remains(log, {}) == Remains(None, False)
+
+
+@pytest.mark.parametrize(
+    ("thrown", "cause"),
+    [
+        (
+            "kernel, /tmp/x/main.cpp:24, index out of bounds: 0 <= tmp2 < 64L",
+            " after index out of bounds: 0 <= tmp2 < 64L, as by an id beyond the vocabulary, which "
+            "`golfray data check` finds",
+        ),
+        ("bad luck", " after bad luck"),
+    ],
+)
+def test_an_exception_in_native_code_that_nobody_caught(tmp_path, thrown, cause):
+    """What a compiled model with several threads says of an id beyond the vocabulary; copied from such a run."""
+    log = tmp_path / "rank-1.log"
+    log.write_text(
+        "terminate called after throwing an instance of 'std::runtime_error'\n"
+        f"  what():  {thrown}\nFatal Python error: Aborted\n\nThread 0x00007f\n"
+    )
+    assert inspect_remains(log, {}) == Remains("Aborted", False, thrown)
+
+    class Here:
+        async def ask(self, node, question, *arguments, limit_s):
+            return question(*arguments)
+
+    process = RankProcess(None, 1, 0.0, "node")
+    error = asyncio.run(explain_death(Here(), process, RankError("died", "gone", UNEXPLAINED), log, {}))
+    assert error == RankError("died", f"Aborted{cause} (see rank-1.log)", "rank died: SIGABRT")
 
 
 def test_a_count_that_rose(tmp_path):

@@ -12,6 +12,8 @@ import uuid
 import psutil
 import pytest
 
+from tests.cluster.gone import wait_until_gone
+
 pytestmark = pytest.mark.slow
 
 HERE = pathlib.Path(__file__).parent
@@ -71,11 +73,7 @@ class Driver:
         return found
 
     def wait_until_all_are_gone(self):
-        begun = time.monotonic()
-        while left := self.left():
-            assert time.monotonic() < begun + PATIENCE_SECONDS, left
-            time.sleep(0.2)
-        print(f"gone after {time.monotonic() - begun:.1f} s")
+        print(f"gone after {wait_until_gone(self.left, []):.1f} s")
 
 
 @pytest.fixture

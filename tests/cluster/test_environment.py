@@ -55,3 +55,22 @@ def test_a_foreign_cluster_needs_its_token(tmp_path):
         "    print(problem)"
     )
     assert "cluster at 127.0.0.1:1 needs its token: set RAY_AUTH_TOKEN_PATH" in run_python(code, str(tmp_path)).stdout
+
+
+def test_whatever_ray_raises_where_it_cannot_start_is_the_machines_fault(tmp_path):
+    # Ray raises a plain Exception where its own limit of 30 s for a node is over.
+    code = (
+        "import os, pathlib, sys\n"
+        "os.environ['RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'] = '0'\n"
+        "import ray\n"
+        "def late(**settings): raise Exception('The current node timed out during startup.')\n"
+        "ray.init = late\n"
+        "from golfray.cluster.environment import start_session\n"
+        "try:\n"
+        "    start_session(pathlib.Path(sys.argv[1]))\n"
+        "except RuntimeError as problem:\n"
+        "    print(problem, problem.exit_code)"
+    )
+    said = run_python(code, str(tmp_path)).stdout
+    assert "no local Ray cluster could be started: Exception: The current node timed out" in said
+    assert said.strip().endswith("4")

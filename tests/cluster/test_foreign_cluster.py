@@ -7,25 +7,25 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 import psutil
 import pytest
 
+from tests.cluster.gone import wait_until_gone
+
 pytestmark = pytest.mark.slow
 
 HERE = pathlib.Path(__file__).parent
-PATIENCE_SECONDS = 300
 
 
-def start(script, *arguments, **environment):
+def start(script, *arguments, errors=subprocess.DEVNULL, **environment):
     paths = os.pathsep.join([str(HERE), str(HERE.parents[1])])
     return subprocess.Popen(
         [sys.executable, HERE / script, *arguments],
         env={**os.environ, "PYTHONPATH": paths, "RAY_AUTH_MODE": "token", "PYTHONWARNINGS": "ignore", **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         text=True,
     )
 
@@ -35,8 +35,10 @@ class Cluster:
 
     def __init__(self, folder):
         self.environment = {"RAY_AUTH_TOKEN_PATH": str(folder / "token")}
-        self.process = start("foreign_cluster.py", folder, **self.environment)
+        with (folder / "errors").open("w") as errors:
+            self.process = start("foreign_cluster.py", folder, errors=errors, **self.environment)
         self.address = self.process.stdout.readline().strip()
+        assert self.address, f"the cluster did not come up: {(folder / 'errors').read_text()[-2000:]}"
 
     def ask(self, what):
         self.process.stdin.write(f"{what}\n")
@@ -44,11 +46,8 @@ class Cluster:
         return self.process.stdout.readline().strip()
 
     def wait_until_nothing_is_held(self):
-        begun = time.monotonic()
-        while (held := json.loads(self.ask("held"))) != {"groups": 0, "actors": []}:
-            assert time.monotonic() < begun + PATIENCE_SECONDS, held
-            time.sleep(0.5)
-        print(f"nothing held after {time.monotonic() - begun:.1f} s")
+        took = wait_until_gone(lambda: json.loads(self.ask("held")), {"groups": 0, "actors": []})
+        print(f"nothing held after {took:.1f} s")
 
     def study(self, folder):
         (folder / "shards").mkdir()

@@ -2,6 +2,7 @@
 
 import collections
 import pathlib
+import shutil
 import urllib.error
 import urllib.request
 
@@ -65,14 +66,41 @@ def test_the_same_trial_first_and_fifth_gives_the_same_bytes(study, tiny_corpus,
     assert outcomes[1].artifact_sha256 != outcomes[0].artifact_sha256
 
 
+SMALL = {
+    "model": {"vocab_size": 320, "num_layers": 2, "model_dim": 32, "num_heads": 2, "num_kv_heads": 1},
+    "batch": {"tokens": 512, "seq_len": 64, "slices": 2, "val_tokens": 2048},
+    "stop": {"steps": 6, "seconds": None},
+    "schedule": {"warmup_steps": 1},
+}
+
+
+def test_an_id_beyond_the_vocabulary_is_named_by_the_rank_that_met_it(study, tiny_corpus, tmp_path):
+    """In the first batch but one, so that no sample of the ends sees it; the model is compiled, as on a laptop."""
+    folder = tmp_path / "corpus"
+    shutil.copytree(tiny_corpus.folder, folder)
+    path = folder / "fineweb_train_000000.bin"
+    content = bytearray(path.read_bytes())
+    content[1024 + 2 * 600 : 1024 + 2 * 601] = (5000).to_bytes(2, "little")
+    path.write_bytes(content)
+    data = {"folder": str(folder), "tokenizer": str(tiny_corpus.tokenizer)}
+    runtime = {"seed": 7, "compile": "on", "device": "cpu"}
+    outcome = study.outcome(study.submit("", **SMALL, data=data, runtime=runtime))
+    assert outcome.kind is Kind.CRASHED
+    rank, said = outcome.reason.split(": ", 1)
+    assert rank in ("rank 0", "rank 1")
+    assert said == (
+        f"{path}: token 5000 at position 600 is beyond the vocabulary of 320; "
+        f"`golfray data check {folder}` reads every shard whole"
+    )
+    assert outcome.error == "token beyond the vocabulary"
+    assert study.outcome(study.submit("steps")).kind is Kind.SCORED
+
+
 def test_a_learning_rate_that_is_no_number_diverges(study, tiny_corpus):
     job_id = study.submit(
         "",
         optimizer={"matrix_lr": float("nan")},
-        model={"vocab_size": 320, "num_layers": 2, "model_dim": 32, "num_heads": 2, "num_kv_heads": 1},
-        batch={"tokens": 512, "seq_len": 64, "slices": 2, "val_tokens": 2048},
-        stop={"steps": 6, "seconds": None},
-        schedule={"warmup_steps": 1},
+        **SMALL,
         data={"folder": str(tiny_corpus.folder), "tokenizer": str(tiny_corpus.tokenizer)},
         runtime={"seed": 7, "compile": "off", "device": "cpu"},
     )

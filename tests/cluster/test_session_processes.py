@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -153,6 +154,14 @@ def test_the_watchdog_goes_when_it_is_told(tmp_path, start):
     assert not psutil.pid_exists(watchdog.pid)
     assert bystander.poll() is None
     assert tmp_path.exists()
+
+
+def test_a_watchdog_that_does_not_hear_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("golfray.cluster.watchdog._PATIENCE_SECONDS", 0.2)
+    watchdog = Watchdog(tmp_path)
+    os.kill(watchdog.pid, signal.SIGSTOP)
+    watchdog.dismiss()
+    assert not psutil.pid_exists(watchdog.pid)
 
 
 def test_what_driver_and_watchdog_left_is_swept(driver):

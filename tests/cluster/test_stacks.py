@@ -62,6 +62,16 @@ def test_a_process_that_is_gone(rank):
     assert "\n" not in stack.text
 
 
+def test_a_process_that_is_hidden_is_said_and_ends_nobody(rank, monkeypatch):
+    """As where /proc is mounted with hidepid: psutil is denied what py-spy may still see."""
+
+    def denied(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "status", denied)
+    assert take_stacks({0: rank.pid})[0].place == "script.py:5"
+
+
 def test_no_time_is_said_and_not_waited_for(rank):
     assert take_stacks({0: rank.pid}, limit_s=0.0)[0].text == "no stack: py-spy did not end in time"
     assert psutil.Process(rank.pid).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)

@@ -12,6 +12,8 @@ import uuid
 import psutil
 import pytest
 
+from tests.cluster.gone import wait_until_gone
+
 pytestmark = pytest.mark.slow
 
 GOLFRAY = pathlib.Path(sys.executable).with_name("golfray")
@@ -112,11 +114,7 @@ def test_an_unlucky_study(study, tiny_corpus):
     study.wait_until_it_trains(attempt=2)
     study.process.kill()
     assert study.end()[0] == -signal.SIGKILL
-    begun = time.monotonic()
-    while left := study.left():
-        assert time.monotonic() < begun + PATIENCE_SECONDS, left
-        time.sleep(0.2)
-    print(f"nothing is left {time.monotonic() - begun:.1f} s after the driver")
+    print(f"nothing is left {wait_until_gone(study.left, []):.1f} s after the driver")
 
     study.start("--resume", study.folder)
     study.wait_until_it_trains(attempt=3)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from golfray.config import schema
 from golfray.config.errors import ConfigError
+from golfray.config.resolve import resolve
 from golfray.config.schema import Config, FieldInfo, check_value, field_info, field_paths, section_names
 from golfray.config.sections import Section
 from golfray.core.settings import RunSettings, settings_from_dict, settings_to_json
@@ -279,3 +280,14 @@ def test_settings_survive_their_dictionary_and_json_forms(config: Config, bytes_
     assert (settings.cap_bytes, settings.bytes_code) == (config.cap_bytes, bytes_code)
     for name in section_names():
         assert dataclasses.asdict(getattr(settings, name)) == getattr(config, name).model_dump()
+
+
+def test_the_value_at_every_path() -> None:
+    config = resolve("parameter-golf", "laptop", has_gpu=False).config
+    plain = config.model_dump()
+    for path in (*field_paths(), "preset", "scale"):
+        section, _, name = path.rpartition(".")
+        assert config.value(path) == (plain[section] if section else plain)[name]
+    for path in ("optimizer", "optimizer.matrx_lr", "matrix_lr", "value", "optimizer.matrix_lr.real"):
+        with pytest.raises(ConfigError):
+            config.value(path)

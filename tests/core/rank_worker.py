@@ -1,4 +1,7 @@
-"""One rank of a gang: trains what the plan says and writes what it saw. Started by test_ranks.py under torchrun."""
+"""One rank of a gang: trains what the plan says and writes what it saw.
+
+Started by test_ranks.py in the environment that torchrun gives a rank.
+"""
 
 import hashlib
 import json
@@ -36,6 +39,7 @@ def train(settings: RunSettings, gang: Gang) -> dict:
 
 
 def main(plan_path: str, folder: str) -> None:
+    torch.set_num_threads(1)
     plan = json.loads(pathlib.Path(plan_path).read_text())
     gang = join_gang("cpu")
     try:

@@ -5,10 +5,13 @@ import json
 import math
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
 import pytest
+
+from tests.forks import Forks
 
 WORKER = pathlib.Path(__file__).with_name("rank_worker.py")
 ROOT = pathlib.Path(__file__).parents[2]
@@ -16,14 +19,27 @@ SECONDS = 0.4
 
 
 def torchrun(ranks: int, *arguments: str) -> subprocess.CompletedProcess:
-    """Run a script or module on some local ranks, one thread each."""
+    """Run a module on some local ranks, one thread each."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
+def run_gang(forks: Forks, ranks: int, *arguments: object) -> None:
+    """Run the worker on some local ranks, told what torchrun tells them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    gang = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
+    program = WORKER.read_text(encoding="utf-8")
+    started = [forks.start(program, *arguments, environment={**os.environ, **meeting, **rank}) for rank in gang]
+    for process in started:
+        code, _, error = process.end()
+        assert code == 0, error
+
+
 @pytest.fixture(scope="module")
-def seen(tiny_settings, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict]]:
+def seen(tiny_settings, running_forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict]]:
     """Per number of ranks: what each rank saw."""
     twenty = {"steps": 20, "seconds": None}
     plan = {
@@ -53,8 +69,7 @@ def seen(tiny_settings, tmp_path_factory: pytest.TempPathFactory) -> dict[int, l
         plan_file = folder / "plan.json"
         trials = {name: dataclasses.asdict(plan[name]) for name in ("trial", "frontier")}
         plan_file.write_text(json.dumps({"train": as_dicts, **trials}))
-        result = torchrun(ranks, str(WORKER), str(plan_file), str(folder))
-        assert result.returncode == 0, result.stderr
+        run_gang(running_forks, ranks, plan_file, folder)
         everything[ranks] = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)]
     return everything
 

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import logging
+import os
 import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import sentencepiece
@@ -18,10 +20,10 @@ from golfray.core.shards import list_shards, map_shard
 from golfray.data.build import Recipe, build_corpus, split_documents
 from golfray.data.errors import DataError
 from golfray.data.manifest import Manifest, check_files, read_manifest
-from golfray.data.reference_points import decode_documents
-from golfray.data.token_files import count_scored_bytes
+from golfray.data.split_tally import tally_split
+from tests.data.decoding import decode_documents
+from tests.forks import Forked, Forks
 
-ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENTS = [f"document {i}: " + " ".join(str(i * k % 997) for k in range(20)) + " naïve 語" for i in range(1, 50)]
 RECIPE = Recipe(
     name="numbers",
@@ -64,7 +66,7 @@ def test_the_manifest_is_true_of_the_folder(tmp_path: pathlib.Path) -> None:
         assert decode_documents(paths, tokenizer) == documents
         bytes_of_text = sum(len(text.encode()) for text in documents)
         assert bytes_of_text == split.text_bytes == split.normalised_bytes == split.scored_bytes
-        assert count_scored_bytes(paths, table) == split.scored_bytes
+        assert tally_split(paths, table, 300).scored_bytes == split.scored_bytes
 
 
 def test_two_builds_are_the_same_bytes(tmp_path: pathlib.Path) -> None:
@@ -167,21 +169,18 @@ sys.addaudithook(die)
 """
 
 
-def start_builder(home: pathlib.Path, before: str = "") -> subprocess.Popen[str]:
+def builder(home: pathlib.Path, before: str = "") -> list[str]:
+    """The program, and its arguments."""
     program = BUILDER.replace("{before}", before)
-    arguments = [str(home), json.dumps(dataclasses.asdict(RECIPE)), json.dumps(DOCUMENTS)]
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-    )
+    return [program, str(home), json.dumps(dataclasses.asdict(RECIPE)), json.dumps(DOCUMENTS)]
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
+def first_line(process: Forked) -> str:
+    deadline = time.monotonic() + 120
+    while "\n" not in process.said():
+        assert time.monotonic() < deadline, "nothing was said"
+        time.sleep(0.01)
+    return process.said().splitlines()[0]
 
 
 def besides_the_lock(home: pathlib.Path) -> list[str]:
@@ -202,11 +201,10 @@ def everything(home: pathlib.Path) -> list[pathlib.Path]:
     ],
 )
 def test_kill_9_in_the_middle_leaves_nothing_half_made(
-    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, event: str, part: str
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, running_forks: Forks, event: str, part: str
 ) -> None:
-    process = start_builder(tmp_path, KILL.format(event=event, part=part))
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGKILL, output
+    code, *said = running_forks.start(*builder(tmp_path, KILL.format(event=event, part=part))).end()
+    assert code == -signal.SIGKILL, said
     assert [name.endswith(".unfinished") for name in besides_the_lock(tmp_path)] == [True]
     assert len(everything(tmp_path / "corpora")) > 1, "the lock of a killed process is left"
 
@@ -219,48 +217,49 @@ def test_kill_9_in_the_middle_leaves_nothing_half_made(
 
 def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path: pathlib.Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
-    process = start_builder(tmp_path, limit)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, output
-    last = output.splitlines()[-1]
+    process = subprocess.run([sys.executable, "-c", *builder(tmp_path, limit)], capture_output=True, text=True)
+    assert process.returncode == 1, process
+    last = process.stderr.splitlines()[-1]
     assert "could not be built: [Errno 27] File too large" in last
     assert "GOLFRAY_HOME can be set" in last
     assert everything(tmp_path) == []
 
 
-def test_two_builders_at_once_build_one_corpus(tmp_path: pathlib.Path) -> None:
+def test_two_builders_at_once_build_one_corpus(tmp_path: pathlib.Path, running_forks: Forks) -> None:
     go = tmp_path / "go"
-    first = start_builder(
-        tmp_path,
+    waiting = (
         "read_at_once = read_documents\n"
         "def read_documents():\n"
         "    documents = read_at_once()\n"
         f"    while not os.path.exists({str(go)!r}):\n"
         "        time.sleep(0.01)\n"
-        "    return documents\n",
+        "    return documents\n"
     )
-    assert first_line(first) == "reading\n"
-    second = start_builder(tmp_path)
+    first = running_forks.start(*builder(tmp_path, waiting))
+    assert first_line(first) == "reading"
+    second = running_forks.start(*builder(tmp_path))
     assert "another process is at work; waiting for it" in first_line(second)
     go.touch()
-    outputs = [process.communicate(timeout=120)[0] for process in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], outputs
+    ends = [process.end() for process in (first, second)]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    outputs = [out for _, out, _ in ends]
     assert "reading" not in outputs[1]
     assert outputs[0].splitlines()[-1] == outputs[1].splitlines()[-1]
     folder = pathlib.Path(outputs[0].splitlines()[-1].removeprefix("folder "))
     check_files(folder, opened(folder))
 
 
-def test_a_waiting_builder_takes_over_from_a_killed_one(tmp_path: pathlib.Path) -> None:
-    first = start_builder(tmp_path, "read_documents = lambda: (print('reading', flush=True), signal.pause())")
-    assert first_line(first) == "reading\n"
-    second = start_builder(tmp_path)
+def test_a_waiting_builder_takes_over_from_a_killed_one(tmp_path: pathlib.Path, running_forks: Forks) -> None:
+    pausing = "read_documents = lambda: (print('reading', flush=True), signal.pause())"
+    first = running_forks.start(*builder(tmp_path, pausing))
+    assert first_line(first) == "reading"
+    second = running_forks.start(*builder(tmp_path))
     assert "another process is at work; waiting for it" in first_line(second)
-    first.kill()
-    first.communicate(timeout=120)
-    output, _ = second.communicate(timeout=120)
-    assert second.returncode == 0, output
-    assert "reading" in output
+    os.kill(first.pid, signal.SIGKILL)
+    assert first.end()[0] == -signal.SIGKILL
+    code, out, error = second.end()
+    assert (code, error) == (0, "")
+    assert "reading" in out
     assert len(besides_the_lock(tmp_path)) == 1
 
 

@@ -20,9 +20,9 @@ from golfray.data.corpus import Corpus, demo_corpus, open_corpus
 from golfray.data.errors import DataError
 from golfray.data.findings import Finding
 from golfray.data.manifest import describe_file
-from golfray.data.reference_points import decode_documents
 from golfray.data.token_files import read_token_documents, write_shards
 from golfray.data.tokenizer import train_tokenizer
+from tests.data.decoding import decode_documents
 from tests.data.published_layout import fetch, publish
 
 TRAIN = ("fineweb_train_000000.bin", "fineweb_train_000001.bin")
@@ -385,6 +385,16 @@ def test_against_shards_of_another_tokenizer(folder: pathlib.Path, tmp_path: pat
     assert check(folder, against=other).findings == [], "read as the same tokenizer's, none is the same"
 
 
+def test_a_tokenizer_for_text_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path, tiny_corpus: Corpus) -> None:
+    """It would have been ignored: the text is encoded as the shards are."""
+    text = tmp_path / "other.txt"
+    text.write_text("some words")
+    with pytest.raises(
+        DataError, match=r"--against-tokenizer .*\.model: is about shards, .*other\.txt is a"
+    ):
+        check(folder, against=text, against_tokenizer=tiny_corpus.tokenizer)
+
+
 def test_against_nothing(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     for path, message in (
         (tmp_path / "absent.bin", r"absent\.bin: no such file"),
@@ -392,7 +402,7 @@ def test_against_nothing(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
         (tmp_path / "absent.jsonl", r"absent\.jsonl: no such file"),
         (
             demo_corpus().folder / VAL,
-            r"fineweb_val_000000\.bin: token 10\d\d, but the tokenizer has 320 pieces; give --against",
+            r"fineweb_val_000000\.bin: token 10\d\d at position \d+, but the tokenizer has 320 pieces; give --against",
         ),
     ):
         with pytest.raises(DataError, match=message):

@@ -17,9 +17,9 @@ from golfray.data.build import split_documents
 from golfray.data.corpus import DEMO_RECIPE, Corpus, choose_corpus, demo_corpus, open_corpus
 from golfray.data.errors import DataError
 from golfray.data.manifest import read_manifest
-from golfray.data.reference_points import decode_documents
 from golfray.data.tokenizer import train_tokenizer
 from tests.conftest import generated_documents
+from tests.data.decoding import decode_documents
 
 
 @pytest.fixture(scope="module")
@@ -237,14 +237,14 @@ def test_what_is_printed_and_recorded(tiny_corpus: Corpus, demo: Corpus) -> None
 
 
 def test_choosing_at_laptop_scale(demo: Corpus, tiny_corpus: Corpus) -> None:
-    assert choose_corpus("laptop", DataSettings(), 1024) == demo
-    assert choose_corpus("laptop", DataSettings(folder=str(tiny_corpus.folder)), 1024) == tiny_corpus
+    assert choose_corpus("laptop", DataSettings()) == demo
+    assert choose_corpus("laptop", DataSettings(folder=str(tiny_corpus.folder))) == tiny_corpus
 
 
 def test_full_scale_without_fineweb_says_how_to_get_it(demo: Corpus) -> None:
     for data in (DataSettings(), demo.settings()):
         with pytest.raises(DataError, match="the full scale trains on FineWeb") as caught:
-            choose_corpus("full", data, 1024)
+            choose_corpus("full", data)
         for word in (
             "golfray data fetch --to DIR",
             "--set data.folder=DIR/datasets/fineweb10B_sp1024",
@@ -256,12 +256,7 @@ def test_full_scale_without_fineweb_says_how_to_get_it(demo: Corpus) -> None:
 
 def test_full_scale_takes_other_data(tiny_corpus: Corpus, bare: pathlib.Path) -> None:
     data = DataSettings(folder=str(bare), tokenizer=str(tiny_corpus.tokenizer))
-    assert choose_corpus("full", data, 1024).val_bytes == tiny_corpus.val_bytes
-
-
-def test_a_vocabulary_too_small_for_the_tokenizer(tiny_corpus: Corpus) -> None:
-    with pytest.raises(DataError, match=r"320 pieces but model\.vocab_size is 256; set model\.vocab_size=320"):
-        choose_corpus("laptop", tiny_corpus.settings(), 256)
+    assert choose_corpus("full", data).val_bytes == tiny_corpus.val_bytes
 
 
 def test_the_digest_is_that_of_the_content_and_not_of_the_place(tiny_corpus, tmp_path):

@@ -1,20 +1,22 @@
 """A folder as the source: links, the same folder twice, and disks that are full or may not be written."""
 
+import dataclasses
 import hashlib
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
 from golfray.data.corpus import Corpus, open_corpus
 from golfray.data.errors import DataError
+from golfray.data.fetch import run_fetch
 from golfray.data.fetch_errors import FetchError, MissingError
+from golfray.data.fetch_plan import FetchPlan
 from golfray.data.local_source import LocalSource
 from golfray.data.sources import probe
-from tests.data.published_layout import NAME, fetch, hashes, plan, publish
+from tests.data.published_layout import NAME, QUICK, Heard, fetch, hashes, plan, publish
 
 FOLDER = f"datasets/{NAME}"
 SHARD = f"{FOLDER}/fineweb_train_000001.bin"
@@ -121,54 +123,37 @@ def test_a_file_that_grew_too_short_meanwhile(own: pathlib.Path) -> None:
     assert probe(LocalSource(own), SHARD).sha256 is None
 
 
-ON_A_DISK_OF_ITS_OWN = """
-import dataclasses, pathlib, sys
-sys.path.insert(0, sys.argv[3])
-from published_layout import QUICK, Heard, plan
-from golfray.data.errors import DataError
-from golfray.data.fetch import run_fetch
-planned = plan(sys.argv[1], pathlib.Path(sys.argv[2]))
-# As if the room were lost between the plan and the writing.
-as_if = dataclasses.replace(planned, free_bytes=10**9)
-for act in (planned.check_room, lambda: run_fetch(as_if, QUICK, Heard())):
-    try:
-        act()
-        print("done")
-    except DataError as error:
-        print(error.exit_code, error)
-print(*sorted(path.name for path in planned.folder.glob("*")))
-"""
+def fetch_without_room(source: pathlib.Path, to: pathlib.Path) -> tuple[FetchPlan, DataError]:
+    """Fetch as if the room were lost between the plan and the writing; returns the plan, and the error of writing."""
+    planned = plan(source, to)
+    with pytest.raises(DataError) as failed:
+        run_fetch(dataclasses.replace(planned, free_bytes=10**9), QUICK, Heard())
+    assert failed.value.exit_code == 4
+    return planned, failed.value
 
 
-def fetch_on_a_disk_of_its_own(mount: str, source: pathlib.Path, to: pathlib.Path) -> list[str]:
-    """Fetch in a namespace of its own, in which ``mount`` was run before."""
-    to.mkdir()
-    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no namespaces here to mount a disk in")
-    program = [sys.executable, "-c", ON_A_DISK_OF_ITS_OWN, source, to, pathlib.Path(__file__).parent]
-    command = ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", *program]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.splitlines()
-
-
-def test_a_full_disk(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_full_disk(own: pathlib.Path, tmp_path: pathlib.Path, mount: Callable[..., pathlib.Path]) -> None:
     """400 kB, which is enough for the tokenizer and the first shards."""
-    to = tmp_path / "small"
-    refused, failed, left = fetch_on_a_disk_of_its_own(f"mount -t tmpfs -o size=400k tmpfs '{to}'", own, to)
-    assert refused.startswith(f"4 {to}: ")
-    assert "choose another disk with --to" in refused
-    assert failed.startswith(f"4 {to}/{FOLDER}/fineweb_train_")
-    assert ": No space left on device; what was fetched so far stays, and the same command continues there" in failed
-    assert "fineweb_val_000000.bin" in left.split()
+    to = mount("-t", "tmpfs", "-o", "size=400k", "tmpfs", tmp_path / "small")
+    planned, failed = fetch_without_room(own, to)
+    with pytest.raises(DataError, match="choose another disk with --to") as refused:
+        planned.check_room()
+    assert (refused.value.exit_code, str(refused.value).startswith(f"{to}: ")) == (4, True)
+    assert str(failed).startswith(f"{to}/{FOLDER}/fineweb_train_")
+    assert ": No space left on device; what was fetched so far stays, and the same command continues there" in str(
+        failed
+    )
+    assert (to / FOLDER / "fineweb_val_000000.bin").is_file()
 
 
-def test_a_folder_that_may_not_be_written(own: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    to = tmp_path / "read_only"
-    mount = f"mount --bind '{to}' '{to}' && mount -o remount,bind,ro '{to}'"
-    fits, failed, left = fetch_on_a_disk_of_its_own(mount, own, to)
-    assert (fits, left) == ("done", "")
-    assert failed.startswith(f"4 {to}/.fetch.lock: Read-only file system; ")
+def test_a_folder_that_may_not_be_written(
+    own: pathlib.Path, tmp_path: pathlib.Path, mount: Callable[..., pathlib.Path]
+) -> None:
+    to = mount("-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "read_only")
+    planned, failed = fetch_without_room(own, to)
+    planned.check_room()
+    assert list(to.iterdir()) == []
+    assert str(failed).startswith(f"{to}/.fetch.lock: Read-only file system; ")
 
 
 def test_errors_of_reading_are_not_of_this_disk(own: pathlib.Path, tmp_path: pathlib.Path) -> None:

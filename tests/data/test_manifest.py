@@ -46,7 +46,7 @@ def test_one_from_before_normalised_bytes_were_counted(tmp_path: pathlib.Path) -
     [
         ("vocab_size", "300", "vocab_size must be int, got '300'"),
         ("vocab_size", True, "vocab_size must be int, got True"),
-        ("contaminated", 0, "contaminated must be bool, got 0"),
+        ("contaminated", 0, "contaminated must be bool | None, got 0"),
         ("name", None, "name must be str, got None"),
         ("recipe", [], "recipe must be dict"),
         ("train.tokens", 1.5, "tokens must be int, got 1.5"),

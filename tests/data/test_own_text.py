@@ -18,10 +18,10 @@ from golfray.data.check import CheckRequest, check_corpus
 from golfray.data.corpus import open_corpus
 from golfray.data.errors import CannotWriteError, DataError
 from golfray.data.manifest import Manifest
-from golfray.data.own_text import OwnText, build_own_text
-from golfray.data.reference_points import decode_documents
+from golfray.data.own_text import OwnText, build_own_text, name_of
 from golfray.data.text_files import TextFormat
 from golfray.data.tokenizer import train_tokenizer
+from tests.data.decoding import decode_documents
 
 DOCUMENTS = [f"document {i}: " + " ".join(str(i * k % 97) for k in range(20)) + " naïve 語" for i in range(40)]
 
@@ -237,7 +237,7 @@ REFUSED = {
         {"vocab_size": 60_000},
         "no tokenizer of 60000 pieces can be trained on these documents: 38 ",
     ),
-    "too small a vocabulary": ({"vocab_size": 260}, "vocab_size must be above 260 and at most 65536, got 260"),
+    "too small a vocabulary": ({"vocab_size": 260}, "--vocab-size must be above 260 and at most 65536, got 260"),
     "no tokenizer file": ({"tokenizer": pathlib.Path("absent.model")}, "absent.model: no such file; a tokenizer is a"),
     "no tokenizer": ({"tokenizer": pathlib.Path(__file__)}, "test_own_text.py: not a SentencePiece model: "),
 }
@@ -295,3 +295,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: pathlib.Path, text: pathlib.Path
     ) as caught:
         build(tmp_path / "file" / "x", text)
     assert caught.value.exit_code == 4
+
+
+def test_a_corpus_is_named_as_its_folder() -> None:
+    assert name_of(pathlib.Path("some/where/mine")) == "mine"
+    with pytest.raises(DataError, match=r"^--out some/\.hidden: a corpus is named as its folder, .*; give --name$"):
+        name_of(pathlib.Path("some/.hidden"))

@@ -7,16 +7,18 @@ import numpy
 import pytest
 import sentencepiece
 
+from golfray.core.byte_table import build_byte_table
 from golfray.core.shards import list_shards
 from golfray.data import reference_points
 from golfray.data.corpus import Corpus
 from golfray.data.reference_points import (
     compressed_bits_per_byte,
-    decode_documents,
     measure_reference_points,
     uniform_bits_per_byte,
     unigram_bits_per_byte,
 )
+from golfray.data.split_tally import tally_split
+from tests.data.decoding import decode_documents
 
 
 def test_uniform_of_a_known_corpus() -> None:
@@ -42,10 +44,17 @@ def test_compressors_divide_by_scored_bytes() -> None:
     assert all(0 < value < 1 for value in once.values())
 
 
+def points_of(corpus: Corpus, tokenizer: sentencepiece.SentencePieceProcessor) -> dict[str, float]:
+    table = build_byte_table(tokenizer, corpus.vocab_size)
+    paths = {split: list_shards(corpus.folder, split) for split in ("train", "val")}
+    train, val = (tally_split(paths[split], table, corpus.vocab_size) for split in ("train", "val"))
+    assert val.scored_bytes == corpus.val_bytes
+    return measure_reference_points(train, val, paths["val"], tokenizer)
+
+
 def test_tiny_corpus(tiny_corpus: Corpus) -> None:
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(tiny_corpus.tokenizer))
-    train, val = (list_shards(tiny_corpus.folder, split) for split in ("train", "val"))
-    points = measure_reference_points(train, val, tokenizer, tiny_corpus.val_bytes)
+    points = points_of(tiny_corpus, tokenizer)
     assert points == tiny_corpus.reference_points
     assert list(points) == ["uniform", "unigram", "zlib -9", "xz -9e"]
     assert points["unigram"] < points["uniform"]
@@ -63,14 +72,14 @@ def test_of_long_text_the_compressors_get_the_first_documents(
     tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(tiny_corpus.tokenizer))
-    train, val = (list_shards(tiny_corpus.folder, split) for split in ("train", "val"))
+    val = list_shards(tiny_corpus.folder, "val")
     documents = [document.encode() for document in decode_documents(val, tokenizer)]
     monkeypatch.setattr(reference_points, "MAX_COMPRESSED_BYTES", len(documents[0]) + 1)
-    points = measure_reference_points(train, val, tokenizer, tiny_corpus.val_bytes)
+    points = points_of(tiny_corpus, tokenizer)
     assert list(points) == ["uniform", "unigram", "zlib -9 of 0 MB", "xz -9e of 0 MB"]
     first = b"\n".join(documents[:2])
     expected = compressed_bits_per_byte(first, len(first))
     assert [points["zlib -9 of 0 MB"], points["xz -9e of 0 MB"]] == list(expected.values())
     assert points["unigram"] == tiny_corpus.reference_points["unigram"]
     monkeypatch.setattr(reference_points, "MAX_COMPRESSED_BYTES", sum(map(len, documents)))
-    assert measure_reference_points(train, val, tokenizer, tiny_corpus.val_bytes) == tiny_corpus.reference_points
+    assert points_of(tiny_corpus, tokenizer) == tiny_corpus.reference_points

@@ -5,7 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import sentencepiece
@@ -114,3 +114,29 @@ def test_a_file_that_is_no_tokenizer(tmp_path: pathlib.Path, content: bytes) -> 
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"x\.model: "):
         load_tokenizer(path)
+
+
+def _cut(model: bytes) -> bytes:
+    return model[: len(model) // 2]
+
+
+def _with_damaged_byte_piece(model: bytes) -> bytes:
+    return model.replace(b"<0x55>", b"<\xe7x55>")
+
+
+@pytest.mark.parametrize("damage", [lambda model: b"", lambda model: b"hello", _cut, _with_damaged_byte_piece])
+def test_a_damaged_model_is_refused_in_one_line_and_nothing_is_printed_beside_it(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], damage: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "damaged.model"
+    path.write_bytes(damage(MODEL))
+    with pytest.raises(DataError, match="not a SentencePiece model") as caught:
+        load_tokenizer(path)
+    assert str(caught.value).startswith(f"{path}: not a SentencePiece model: ")
+    assert not any(word in str(caught.value) for word in ("src/", "INTERNAL", "\n"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_text_at_all() -> None:
+    with pytest.raises(DataError, match="there is no text to train a tokenizer on"):
+        train_tokenizer(["", ""], 300)

@@ -66,7 +66,7 @@ class Script:
         settings: dict[str, Any] = {
             "optimizer": {"matrix_lr": 0.04},
             "muon": {"weight_decay": 0.0},
-            "export": {"bits_mlp": 6},
+            "export": {"bits_mlp": 6, "bits_embedding": 8, "scale_floor": 0.0},
             "stop": {"steps": None, "seconds": 15.0},
             "cap_bytes": CAP_BYTES,
             "bytes_code": BYTES_CODE,
@@ -149,6 +149,7 @@ class Script:
             },
             "uniform_bpb": 3.2849,
             "limits": {},
+            "tracking_uri": None,
         }
 
 

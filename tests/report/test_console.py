@@ -17,8 +17,8 @@ from golfray.sweep.records import StudyRecord
 from tests.report.scripted import eventful_study, plain_study
 from tests.report.snapshots import check
 
-# What `golfray tune` prints before the study starts: the scale, the corpus, its warning.
-LINES_BEFORE = 3
+# What `golfray tune` prints before the study starts: the scale, the corpus, its warning, MLflow.
+LINES_BEFORE = 4
 
 
 def off_terminal(width=80):
@@ -55,6 +55,23 @@ def test_off_a_terminal_an_event_is_a_line(script):
 def test_a_study_of_eight_trials_and_two_replicates_prints_at_most_40_lines():
     lines = (printed(plain_study()) + summary(plain_study())).splitlines()
     assert len(lines) + LINES_BEFORE <= 40
+
+
+@pytest.mark.parametrize(
+    ("uri", "page"),
+    [
+        (None, "golfray ui studies/muon"),
+        ("https://tracker.example.org/mlflow", "https://tracker.example.org/mlflow"),
+        ("sqlite:////data/all.db", "mlflow ui --backend-store-uri sqlite:////data/all.db"),
+    ],
+)
+def test_the_end_says_where_the_trials_can_be_compared(uri, page):
+    script = plain_study()
+    script.events[0]["tracking_uri"] = uri
+    assert f"compare the trials in MLflow: {page}" in summary(script).splitlines()
+    script.events[-1]["complete"] = False
+    tracked = "" if uri is None else f" --tracking-uri {uri}"
+    assert f"go on: golfray tune --resume studies/muon{tracked}" in summary(script).splitlines()
 
 
 def test_verbose_says_what_happens_between():

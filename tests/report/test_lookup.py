@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from golfray.config.errors import ConfigError
-from golfray.report.lookup import driver_is_alive, find_study, load_study, load_trial, study_names, trial_names
+from golfray.report.lookup import find_study, load_study, load_trial, study_names, trial_names
 from golfray.sweep.events import EventLogError, encode_record
 from tests.report.scripted import plain_study
 
@@ -141,35 +139,6 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path):
     (folder / "events.jsonl").write_text("".join([*lines[:4], "{\n", *lines[5:]]), encoding="utf-8")
     with pytest.raises(EventLogError, match=r"events\.jsonl:5: damaged record"):
         load_study(str(folder))
-
-
-DRIVE = """
-import pathlib, sys
-from golfray.sweep.study_folder import only_driver_of
-with only_driver_of(pathlib.Path(sys.argv[1])):
-    print("at work", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_driver_is_seen_and_not_hindered(tmp_path):
-    folder = write(tmp_path / "muon", plain_study())
-    assert not driver_is_alive(folder)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVE, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert driver.stdout.readline() == "at work\n"
-    assert driver_is_alive(folder)
-    # It looked on and left no lock of its own: another look sees the same, and a driver killed outright is gone.
-    assert driver_is_alive(folder)
-    driver.kill()
-    driver.wait()
-    assert (folder / "driver.json").exists()
-    assert not driver_is_alive(folder)
-    driver = subprocess.run(
-        [sys.executable, "-c", DRIVE, folder], stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
-    assert (driver.returncode, driver.stdout) == (0, "at work\n")
 
 
 def test_completion_offers_trials_and_studies(studies):

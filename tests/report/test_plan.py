@@ -6,7 +6,7 @@ import pytest
 
 from golfray.report.plan import Surroundings, plan_document, plan_lines
 from golfray.sweep.costs import Costs
-from golfray.sweep.disk_room import MIB, DiskNeed
+from golfray.sweep.disk_room import MIB, DiskNeed, StudyDisk
 from golfray.sweep.plan import CorpusFacts, ForeseenPoint, StudyPlan, TimePlan
 
 COSTS = Costs(
@@ -31,7 +31,7 @@ PLAN = StudyPlan(
     roles=("preset", "preset_8bit", "replicate", "replicate", "sampler", "sampler"),
     lanes=1,
     time=TimePlan(6, COSTS, limited=False),
-    disk=DiskNeed({"checkpoints": 8 * MIB, "artifacts": 4 * MIB}, 150 * MIB),
+    disk=StudyDisk(DiskNeed({"checkpoints": 8 * MIB, "artifacts": 4 * MIB}, 150 * MIB), 6, 1, True, 2 * MIB),
     points=(
         ForeseenPoint(0, "preset", PARAMS, 331_000, 8_000, 11_000),
         ForeseenPoint(1, "preset_8bit", {**PARAMS, "export.bits_mlp": 8}, 388_000, -49_000, 13_000),
@@ -47,7 +47,12 @@ PLAN = StudyPlan(
 def here(tmp_path) -> Surroundings:
     fidelity = {"device": "cpu", "dtype": "float32", "compiled": True, "workers": 2, "threads": 1, "stop": "wallclock"}
     return Surroundings(
-        ["1 trial at once: 2 CPUs free"], fidelity, tmp_path / "studies" / "muon", Path("/tmp"), taken=False
+        ["1 trial at once: 2 CPUs free"],
+        fidelity,
+        tmp_path / "studies" / "muon",
+        Path("/tmp"),
+        taken=False,
+        store="http://tracker.example.org",
     )
 
 
@@ -67,6 +72,8 @@ def test_what_a_person_reads(here) -> None:
         "  end: 7.0 s",
         "  measured here just now",
         "  assumed as measured earlier",
+        "  for 6 trials, one of them made once more; each further attempt at one needs 2.1 MB",
+        "MLflow: http://tracker.example.org",
         "data: about 155 steps a trial are 0.25 passes over the 1,264,581 training tokens of kjv",
         "expected bytes of the first trials, 44,819 of them code; +- is what is usually missed by",
         "  t000 preset: about 331,000 +-11,000, margin +8,000, may fit or not "
@@ -76,9 +83,9 @@ def test_what_a_person_reads(here) -> None:
         "  t003 sampler: refused: kv heads (as trial 0)",
     ]
     study, temporary = (line for line in lines if " free)" in line)
-    assert study.startswith(f"disk: at most 12.0 MiB in {here.study_folder} (")
-    assert study.endswith("free): checkpoints 8.0 MiB, artifacts 4.0 MiB")
-    assert temporary.startswith("  and 150.0 MiB in /tmp while it runs (")
+    assert study.startswith(f"disk: at most 12.6 MB in {here.study_folder} (")
+    assert study.endswith("free): checkpoints 8.4 MB, artifacts 4.2 MB")
+    assert temporary.startswith("  and 157.3 MB in /tmp while it runs (")
 
 
 def test_a_folder_that_holds_a_study_is_named(here) -> None:
@@ -88,6 +95,19 @@ def test_a_folder_that_holds_a_study_is_named(here) -> None:
         f"{here.study_folder} holds a study already: to start this one, give another folder with --study-dir"
     }
     assert plan_document(PLAN, taken)["disk"]["study_folder_taken"]
+
+
+def test_trials_that_nothing_but_time_limits_are_no_upper_bound(here) -> None:
+    need = dataclasses.replace(PLAN.disk.need, elsewhere=5 * MIB)
+    disk = dataclasses.replace(PLAN.disk, need=need, trials=30, retries=3, bounded=False)
+    lines = plan_lines(dataclasses.replace(PLAN, disk=disk), here)
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("disk: about 12.6 MB in "))
+    assert lines[place + 1 : place + 3] == [
+        "  for 30 trials, 3 of them made once more; each further attempt at one needs 2.1 MB; nothing but time limits "
+        "their number",
+        "  and 5.2 MB in MLflow's store, http://tracker.example.org",
+    ]
+    assert not any("at most" in line for line in lines)
 
 
 def test_reading_the_text_more_than_once_is_a_warning(here) -> None:
@@ -125,6 +145,7 @@ def test_what_a_program_reads(here) -> None:
     assert parts["total_s"] == pytest.approx(parts_s)
     assert document["disk"]["study_bytes"] == 12 * MIB
     assert document["disk"]["study_free_bytes"] > 0
+    assert (document["disk"]["trials"], document["disk"]["retries"], document["disk"]["bounded"]) == (6, 1, True)
     assert document["data"] == {
         "corpus": "kjv",
         "built": True,

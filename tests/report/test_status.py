@@ -4,11 +4,12 @@ import fcntl
 import json
 import os
 import socket
+import time
 
 import pytest
 
 from golfray.report.lookup import load_study
-from golfray.report.status import StudyStatus, disk_bytes, disk_text
+from golfray.report.status import StudyStatus, disk_bytes
 from golfray.sweep.events import encode_record
 from tests.report.scripted import eventful_study, plain_study
 
@@ -33,7 +34,7 @@ def driver(in_the_middle):
     """A lock as a driver holds it, and its signature."""
     handle = os.open(in_the_middle.folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    signature = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1.8e9}
+    signature = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1.8e9, "verb": "tune"}
     (in_the_middle.folder / "driver.json").write_text(json.dumps(signature))
     yield signature
     os.close(handle)
@@ -44,10 +45,15 @@ def lines_of(study, after=3.0):
     return [line for line in status.lines() if not line.startswith("disk: ")]
 
 
+def signed(driver):
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver["started"]))
+    return f"`golfray {driver['verb']}` (process {driver['pid']} on {driver['host']}, since {since})"
+
+
 def test_while_a_driver_is_at_work(in_the_middle, driver):
     folder = in_the_middle.folder
     assert lines_of(in_the_middle) == [
-        f"study muon in {folder}: running, its driver is at work (process {os.getpid()} on {driver['host']})",
+        f"study muon in {folder}: running, by {signed(driver)}",
         "  parameter-golf at scale laptop, 2 workers a trial, 1 at once, cap 339,000 bytes",
         "trials: 5 of 10 ended; 4 scored, 1 infeasible, 1 running",
         "  t005 sampler: train for 4.0 s, step 60, 25% trained, loss 5.0000",
@@ -58,6 +64,26 @@ def test_while_a_driver_is_at_work(in_the_middle, driver):
     status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
     assert (status.condition, status.next_command()) == ("running", None)
     assert status.document()["driver"] == driver
+
+
+def test_while_its_driver_has_not_signed_yet(in_the_middle, driver):
+    (in_the_middle.folder / "driver.json").write_text("")
+    status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
+    assert status.lines()[0] == f"study muon in {in_the_middle.folder}: running, by a process that has not signed yet"
+    assert status.condition == "running"
+
+
+def test_while_it_is_tracked(in_the_middle, driver):
+    """Another verb than tune holds the lock: no trial runs, and the study cannot be resumed for the moment."""
+    tracker = {**driver, "verb": "track"}
+    (in_the_middle.folder / "driver.json").write_text(json.dumps(tracker))
+    lines = lines_of(in_the_middle, after=120.0)
+    gone = "stopped before its end: its driver is gone"
+    assert lines[0] == f"study muon in {in_the_middle.folder}: {gone}; at work on it: {signed(tracker)}"
+    assert lines[3] == "  t005 sampler: was in train when the driver went"
+    assert lines[-1] == "time: 1 min 23 s at work; last event 2 min 00 s ago"
+    document = StudyStatus.of(in_the_middle, in_the_middle.record.last_event).document()
+    assert (document["condition"], document["driver"], document["next_command"]) == ("interrupted", tracker, None)
 
 
 def test_after_the_driver_was_lost(in_the_middle):
@@ -80,6 +106,17 @@ def test_after_it_was_drained(tmp_path):
     assert lines[-1] == f"next: golfray tune --resume {study.folder}"
 
 
+def test_a_study_tracked_elsewhere_is_resumed_there(tmp_path):
+    events = eventful_study().events
+    for event in events:
+        if event["event"] in ("study_started", "study_resumed"):
+            event["tracking_uri"] = "http://tracker.example.org:5000"
+    study = written(tmp_path / "muon", events)
+    command = f"golfray tune --resume {study.folder} --tracking-uri http://tracker.example.org:5000"
+    assert lines_of(study)[-1] == f"next: {command}"
+    assert StudyStatus.of(study, 2e9).document()["next_command"] == command
+
+
 def test_at_the_end(tmp_path):
     study = written(tmp_path / "muon", plain_study())
     lines = lines_of(study)
@@ -93,11 +130,3 @@ def test_disk_use_is_that_of_all_files_below(tmp_path):
     (tmp_path / "deep" / "er" / "file").write_bytes(b"x" * 1_000_000)
     (tmp_path / "link").symlink_to("/")
     assert 1_000_000 <= disk_bytes(tmp_path) < 1_100_000
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(7, "7 bytes"), (1000, "1 kB"), (812_400, "812 kB"), (12_345_678, "12.3 MB"), (4 * 10**9, "4.0 GB")],
-)
-def test_sizes_in_words(size, text):
-    assert disk_text(size) == text

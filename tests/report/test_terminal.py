@@ -119,6 +119,17 @@ def test_a_table_of_bounded_height_leaves_every_row_behind():
     assert len([line for line in text.splitlines() if line.startswith("trial ")]) == 1
 
 
+def test_what_other_threads_print_stands_above_the_table_and_in_it_nothing_twice():
+    text = Terminal("plain_study", 10**6, 80, 24, PLAY_TALKERS="3").end()
+    lines = text.rstrip("\n").splitlines()
+    said = sorted(line for line in lines if line.startswith("talker"))
+    assert said == sorted(f"talker {name} says {number}" for name in range(3) for number in range(100))
+    rows = [line.split()[0].rstrip("*") for line in lines if re.match(r"t\d{3}", line)]
+    assert rows == [f"t{number:03d}" for number in range(10)]
+    assert len([line for line in lines if line.startswith("trial ")]) == 1
+    assert lines[-1].startswith("t009")
+
+
 def test_a_window_that_changes_its_size_breaks_nothing():
     terminal = Terminal("plain_study", IN_THE_MIDDLE + 1, 80, 24)
     terminal.check_shown("terminal_80_running.txt")

@@ -86,12 +86,12 @@ def test_the_log_of_a_train_folder(tmp_path):
         find_log(str(tmp_path), rank=0)
 
 
-def test_a_terminal_is_told_nothing_that_it_would_obey(study):
+def test_nothing_but_a_line_end_ends_a_line(study):
     path = study / "trials" / "0001" / "attempt-1" / "rank-0.log"
-    path.write_text("a\tb\x1b[31mred\x07\x7f\x9b2J é\n")
-    log = find_log(str(study / "1"), 0, 1)
-    assert log.lines(printable=True) == ["a\tb\\x1b[31mred\\x07\\x7f\\x9b2J é"]
-    assert log.lines() == ["a\tb\x1b[31mred\x07\x7f\x9b2J é"]
+    path.write_text("a\tb\x1b[31mred\x0c\x85\u2028é\n\nend\n")
+    assert find_log(str(study / "1"), 0, 1).lines() == ["a\tb\x1b[31mred\x0c\x85\u2028é", "", "end"]
+    path.write_text("")
+    assert find_log(str(study / "1"), 0, 1).lines() == []
     path.write_text("one\n")
 
 

@@ -51,8 +51,8 @@ def test_the_best_trial(plain):
         "  optimizer.matrix_lr  0.0512 (preset: 0.04)",
         "  muon.weight_decay    0.21 (preset: 0)",
         "other settings that differ from parameter-golf at scale laptop:",
-        "  data.folder     corpora/kjv (preset: )",
-        "  data.tokenizer  corpora/kjv/kjv.model (preset: )",
+        '  data.folder     corpora/kjv (preset: "")',
+        '  data.tokenizer  corpora/kjv/kjv.model (preset: "")',
         "attempt 1 on lane-0: 1.7778 BPB, 307,289 bytes, margin +31,711 after 15.0 s",
         "  fits under the cap",
         "  phases: data 0.2 s, compile 3.1 s, train 15.0 s, validate 0.9 s, export 0.4 s, score 0.9 s",
@@ -69,7 +69,7 @@ def test_the_best_trial(plain):
         "  bytes/margin       31,711",
         "  fidelity: device cpu, dtype float32, compiled True, workers 2, threads 1, stop wallclock",
         f"  files in {plain}/trials/0006/attempt-1:",
-        "    final_model.int8.ptz  262 kB",
+        "    final_model.int8.ptz  262.5 kB",
         "    rank-0.log  13 bytes",
     ]
 

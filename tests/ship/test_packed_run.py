@@ -95,7 +95,7 @@ def check_same_artifact(
     write_packed(alone / "train_gpt.py", script)
     python = [sys.executable, "-S"]
     absent = subprocess.run(
-        [*python, "-c", "import torch, golfray"], cwd=alone, env=environment(site_without_golfray), capture_output=True
+        [*python, "-c", "import numpy, golfray"], cwd=alone, env=environment(site_without_golfray), capture_output=True
     )
     assert b"ModuleNotFoundError: No module named 'golfray'" in absent.stderr
     run = run_ranks(ranks, python, ["train_gpt.py"], alone, site_without_golfray)

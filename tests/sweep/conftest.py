@@ -193,3 +193,31 @@ def law() -> Law:
 def small() -> str:
     """The text of the small space."""
     return SMALL_SPACE
+
+
+@pytest.fixture
+def rough(law):
+    """The synthetic law, but some learning rates crash, diverge or are preempted: always, so on every attempt."""
+
+    def outcome(settings: dict[str, Any]) -> Outcome:
+        part = settings["optimizer"]["matrix_lr"] * 1e4 % 10
+        if 5 <= part < 6:
+            return Outcome(Kind.CRASHED, "out of memory", error="OutOfMemoryError at model.py:3")
+        if 2 <= part < 3:
+            return Outcome(Kind.DIVERGED, "loss is not finite", metrics={"train/loss": math.nan})
+        if 6.5 <= part < 7:
+            return Outcome(Kind.PREEMPTED, "node gone")
+        return law(settings)
+
+    return outcome
+
+
+@pytest.fixture
+def make_in(make, tmp_path):
+    """Like ``make``, but of a study whose folder may hold one already."""
+
+    def build(text: str, executor, folder: Path = tmp_path / "studies" / "one", **kwargs):
+        folder.mkdir(parents=True, exist_ok=True)
+        return make(text, executor=executor, folder=folder, **kwargs)
+
+    return build

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from golfray.sweep.estimate import running_words, seconds_left
+from golfray.sweep.estimate import TimeLeft, running_words, time_left
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 
@@ -40,21 +40,55 @@ def log() -> Log:
     return Log()
 
 
+def seconds_left(log: Log, later: float = 0.0) -> float | None:
+    left = time_left(log.record, NOW + later)
+    assert left.unknown == ()
+    return left.seconds
+
+
+def scored(log: Log, **phases: float) -> None:
+    log.end(
+        log.submit(),
+        **{"data": 0.0, "compile": 0.0, "train": 1.0, "validate": 0.0, "export": 0.0, "score": 0.0, **phases},
+    )
+
+
 def test_nothing_runs(log: Log) -> None:
-    assert seconds_left(log.record, NOW) == 0
+    assert time_left(log.record, NOW) == TimeLeft(0.0, ())
     assert running_words(log.record, NOW) == "no trial is running"
     log.end(log.submit(), train=60.0)
     assert running_words(log.record, NOW) == "no trial is running"
 
 
 def test_training_takes_what_its_settings_say(log: Log) -> None:
+    scored(log)
     number = log.submit(60.0)
-    assert seconds_left(log.record, NOW) == 60
+    assert seconds_left(log) == 60
     log.enter(number, "data", 50)
     log.enter(number, "train", 20)
-    assert seconds_left(log.record, NOW) == 40
+    assert seconds_left(log) == 40
     assert running_words(log.record, NOW) == "the running trial needs about 40 s more"
-    assert seconds_left(log.record, NOW + 500) == 0
+    assert seconds_left(log, 500) == 0
+
+
+def test_what_no_trial_has_shown_yet_is_named_and_not_counted_as_nothing(log: Log) -> None:
+    number = log.submit(60.0)
+    rest = ("validate", "export", "score")
+    assert time_left(log.record, NOW) == TimeLeft(60.0, ("data", "compile", *rest))
+    log.enter(number, "compile", 5)
+    assert time_left(log.record, NOW) == TimeLeft(60.0, ("compile", *rest))
+    log.enter(number, "train", 20)
+    assert time_left(log.record, NOW) == TimeLeft(40.0, rest)
+    assert running_words(log.record, NOW) == (
+        "the running trial needs at least 40 s more, and what no trial has shown yet: validate, export and score"
+    )
+    log.enter(number, "score", 3)
+    assert running_words(log.record, NOW) == (
+        "the running trial needs at least 0 s more, and what no trial has shown yet: score"
+    )
+    # A trial that was lost in validation shows nothing of what validation takes.
+    log.end(log.submit(), Kind.PREEMPTED, train=60.0, validate=900.0)
+    assert time_left(log.record, NOW) == TimeLeft(0.0, ("score",))
 
 
 def test_other_phases_take_their_mean_so_far(log: Log) -> None:
@@ -62,16 +96,17 @@ def test_other_phases_take_their_mean_so_far(log: Log) -> None:
     log.end(log.submit(), data=4.0, compile=10.0, train=63.0, validate=6.0, export=2.0, score=6.0)
     log.end(log.submit(), Kind.PREEMPTED, data=900.0, compile=900.0, train=900.0)
     number = log.submit(60.0)
-    assert seconds_left(log.record, NOW) == 3 + 9 + 60 + 5 + 2 + 5
+    assert seconds_left(log) == 3 + 9 + 60 + 5 + 2 + 5
     log.enter(number, "compile", 4)
-    assert seconds_left(log.record, NOW) == 5 + 60 + 5 + 2 + 5
+    assert seconds_left(log) == 5 + 60 + 5 + 2 + 5
     log.enter(number, "train", 70)
-    assert seconds_left(log.record, NOW) == 5 + 2 + 5
+    assert seconds_left(log) == 5 + 2 + 5
     log.enter(number, "score", 1)
-    assert seconds_left(log.record, NOW) == 4
+    assert seconds_left(log) == 4
 
 
 def test_the_slowest_of_several_counts(log: Log) -> None:
+    scored(log)
     for ago in (10, 50, 30):
         log.enter(log.submit(60.0), "train", ago)
     assert running_words(log.record, NOW) == "the 3 running trials need about 50 s more"
@@ -80,8 +115,8 @@ def test_the_slowest_of_several_counts(log: Log) -> None:
 def test_steps_take_what_they_took_before(log: Log) -> None:
     log.enter(log.submit(None), "train", 10)
     log.enter(log.submit(60.0), "train", 10)
-    assert seconds_left(log.record, NOW) is None
+    assert time_left(log.record, NOW).seconds is None
     assert running_words(log.record, NOW) == "the 2 running trials need an unknown time more"
-    log.end(log.submit(None), train=80.0)
-    assert seconds_left(log.record, NOW) == 70
-    assert seconds_left(log.record, NOW + 15) == 55
+    scored(log, train=80.0)
+    assert seconds_left(log) == 70
+    assert seconds_left(log, 15) == 55

@@ -44,7 +44,8 @@ class Story:
     def trial(self, *, wait=0.5, phases=PHASES, kind="scored", settings=SETTINGS, lane="lane-0", steps=100, **fidelity):
         number, self._trials = self._trials, self._trials + 1
         asked = {"role": "sampler", "params": {}, "told": True, "told_reason": None, "seed": 1, "replicate_of": None}
-        self.add("trial_asked", trial=number, settings=dataclasses.asdict(settings), refused=None, **asked)
+        values = settings if isinstance(settings, dict) else dataclasses.asdict(settings)
+        self.add("trial_asked", trial=number, settings=values, refused=None, **asked)
         where = {"trial": number, "attempt": 1, "job_id": f"job-{number}"}
         self.add("attempt_submitted", **where, folder=f"trials/{number}")
         self.time += wait
@@ -53,7 +54,7 @@ class Story:
         outcome = {
             "kind": kind,
             "reason": "",
-            "metrics": {"bpb/roundtrip": 2.0, "bytes/total": 1.0, "train/steps": steps},
+            "metrics": {"bpb/roundtrip": 2.0, "bytes/total": 1.0} | ({} if steps is None else {"train/steps": steps}),
             "phases": phases,
             "fidelity": {"device": "cpu", "compiled": True, **fidelity},
         }
@@ -136,6 +137,39 @@ def test_a_study_of_another_kind_does_not(studies, header, trial) -> None:
     assert recorded_costs(studies, WORK, 1) is None
 
 
+def without(*path: str) -> dict:
+    """The settings of a version that does not know what stands at ``path`` yet."""
+    values = dataclasses.asdict(SETTINGS)
+    section = values
+    for name in path[:-1]:
+        section = section[name]
+    del section[path[-1]]
+    return values
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        *[{"settings": without(name)} for name in ("model", "batch", "stop", "data", "schedule", "muon", "runtime")],
+        {"settings": without("model", "qk_gain_init")},
+        {"settings": without("batch", "slices")},
+        {"settings": without("schedule", "warmup_steps")},
+        {"settings": without("muon", "ns_dtype")},
+        {"settings": without("runtime", "log_points")},
+        # A phase had another name then, and nobody knows what that is of ours.
+        {"phases": {("compile_warmup" if phase == "compile" else phase): spent for phase, spent in PHASES.items()}},
+        {"phases": {}},
+        {"steps": None},
+    ],
+    ids=str,
+)
+def test_a_study_of_another_version_is_of_another_kind_and_no_error(studies, trial) -> None:
+    Story(studies, "old", time=5000.0).trial(**trial)
+    assert recorded_costs(studies, WORK, 1) is None
+    Story(studies, "muon").trial()
+    assert recorded_costs(studies, WORK, 1).sources[0].startswith(f"as in {studies / 'muon'}, ")
+
+
 def test_what_cannot_change_its_length_may_differ(studies) -> None:
     optimizer = dataclasses.replace(SETTINGS.optimizer, matrix_lr=0.5)
     export = dataclasses.replace(SETTINGS.export, bits_mlp=4)
@@ -156,6 +190,9 @@ def test_no_studies_and_damaged_ones_are_no_help(studies) -> None:
     log.write_text("".join([lines[0], "not json\n", *lines[1:]]))
     (studies / "empty").mkdir()
     (studies / "empty" / LOG_NAME).touch()
+    (studies / "unreadable").mkdir()
+    # A regular file of which no byte can be read.
+    (studies / "unreadable" / LOG_NAME).symlink_to("/proc/self/mem")
     assert "good" in recorded_costs(studies, WORK, 1).sources[0]
 
 

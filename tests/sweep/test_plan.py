@@ -7,11 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from golfray.sweep.agenda import work_left
 from golfray.sweep.costs import Costs
+from golfray.sweep.disk_room import study_disk
 from golfray.sweep.plan import POINTS_SHOWN, BudgetTooSmall, CorpusFacts, check_budget, plan_study
-from golfray.sweep.records import REPLICATE, SAMPLER
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
+from golfray.sweep.trial_record import REPLICATE, SAMPLER
 
 CORPUS = CorpusFacts("tiny", train_tokens=115_000, val_tokens=10_000, unseen=(3, 4), built=True)
 COSTS = Costs(
@@ -64,7 +67,8 @@ def space_of(
 
 
 def plan_of(space, lanes: int = 1, costs: Costs = COSTS):
-    return plan_study(space, CORPUS, costs, lanes=lanes, bytes_code=40_000)
+    disk = study_disk(space, work_left(space, StudyRecord()), lanes, own_store=True)
+    return plan_study(space, CORPUS, costs, disk, lanes=lanes, bytes_code=40_000)
 
 
 def run(space, executor, **kwargs):
@@ -142,6 +146,9 @@ def test_minutes_end_the_asking_where_the_plan_says(synthetic, minutes, lanes, t
     record = run(space, synthetic(slots=lanes), observers=[Clock()], clock=lambda: now[0])
     assert list(plan.roles) == [trial.role for trial in record.trials]
     assert plan.time.limited == (trials is None or len(record.trials) < trials + 1)
+    # Trials take longer than their own training, so no study has more of them than its disk need allows for.
+    assert plan.disk.bounded
+    assert plan.disk.trials >= len(record.trials)
 
 
 def test_time_is_the_sum_of_its_parts() -> None:

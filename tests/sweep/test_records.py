@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from golfray.sweep.events import LOG_NAME, EventLog, EventLogError
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import REPLICATE, SAMPLER, StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import claim
+from golfray.sweep.trial_record import REPLICATE, SAMPLER
 
 CAP = 1000
 HEADER = {
@@ -95,13 +96,13 @@ def test_infeasible_is_never_best_even_alone_or_mislabelled() -> None:
 def test_a_lucky_replicate_is_not_best() -> None:
     record = study(scored(2.0), scored(1.9), scored(1.5), replicates=(2,))
     assert best_feasible(record).number == 1
-    assert [trial.number for trial in record.replicates_of(0)] == [2]
+    assert record.trials[2].bpb < best_feasible(record).bpb
 
 
-def test_other_fidelities_are_counted_and_not_ranked() -> None:
+def test_other_fidelities_are_not_ranked() -> None:
     record = study(scored(2.0), scored(1.0, device="cuda"), scored(1.9))
     assert best_feasible(record).number == 2
-    assert [trial.number for trial in record.other_fidelity] == [1]
+    assert [record.is_comparable(trial) for trial in record.trials] == [True, False, True]
 
 
 def test_a_tie_goes_to_the_earlier_trial() -> None:

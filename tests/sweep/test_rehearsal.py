@@ -1,10 +1,14 @@
+import concurrent.futures
 import dataclasses
 import os
+import signal
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from golfray.sweep.rehearsal import Rehearsal, RehearsalFailed, rehearse
+from golfray.sweep.rehearsal import NO_CACHE, Rehearsal, RehearsalFailed, rehearse
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -21,7 +25,8 @@ def in_empty_folders(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("workers", "lanes"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # a dry run of tests/cli, which is fast, rehearses with two ranks as well and looks at every file
+@pytest.mark.parametrize(("workers", "lanes"), [(2, 1), (1, 2)])
 def test_real_ranks_compute_a_few_steps_and_write_nothing(tiny_settings, in_empty_folders, workers, lanes) -> None:
     before = files_below(in_empty_folders)
     found = rehearse(tiny_settings(), workers, lanes)
@@ -32,12 +37,13 @@ def test_real_ranks_compute_a_few_steps_and_write_nothing(tiny_settings, in_empt
     assert found.slowdown > 0.9
 
 
-def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_settings, monkeypatch) -> None:
-    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}")
-    broken = tiny_settings(model={"num_heads": 3})
-    with pytest.raises(RehearsalFailed, match=r"a training step failed on this machine \(exit code 1\): .+") as caught:
-        rehearse(broken, 2, 1)
-    assert caught.value.exit_code == 4
+def test_nothing_can_be_compiled_into_any_folder() -> None:
+    assert Path(NO_CACHE).is_dir()
+    with pytest.raises(OSError, match=r"No such file|not permitted|denied"):
+        (Path(NO_CACHE) / "compiled").mkdir()
+
+
+def marked_processes(mark: str) -> list[str]:
     left = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -45,7 +51,51 @@ def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_set
                 left.append(folder.name)
         except OSError:
             continue  # it ended while we looked, or is not ours
-    assert left == []
+    return left
+
+
+def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_settings, monkeypatch) -> None:
+    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}")
+    broken = tiny_settings(model={"num_heads": 3})
+    with pytest.raises(RehearsalFailed, match=r"a training step failed on this machine \(exit code 1\): .+") as caught:
+        rehearse(broken, 2, 1)
+    assert caught.value.exit_code == 4
+    # Both ranks fail for the same reason, which is said once.
+    assert str(caught.value).count("exit code") == 1
+    assert marked_processes(mark) == []
+
+
+KILLED = r"^rank 1 .* was killed on this machine \(SIGKILL\), most likely because memory ran out for 2 such processes"
+
+
+@pytest.mark.parametrize(
+    ("ending", "joined", "said"),
+    [
+        (signal.SIGKILL, False, KILLED),
+        (signal.SIGABRT, False, r"^rank 1 of a training step was ended on this machine by SIGABRT$"),
+        # Rank 0 complains of its peer then, which is no reason.
+        pytest.param(signal.SIGKILL, True, KILLED, marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeypatch, ending, joined, said) -> None:
+    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
+
+    def rank_one() -> psutil.Process | None:
+        # By the command's own arguments: RANK WORKERS PORT.
+        ranks = [child for child in psutil.Process().children() if "golfray.sweep.rehearsal" in child.cmdline()]
+        found = next((child for child in ranks if child.cmdline()[-3] == "1"), None)
+        return found if found is not None and (not joined or found.net_connections()) else None
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        rehearsing = pool.submit(rehearse, tiny_settings(), 2, 1)
+        while (victim := rank_one()) is None:
+            assert not rehearsing.done()
+            time.sleep(0.01)
+        victim.send_signal(ending)
+        with pytest.raises(RehearsalFailed, match=said) as caught:
+            rehearsing.result()
+    assert caught.value.exit_code == 4
+    assert marked_processes(mark) == []
 
 
 def test_a_step_shares_the_tokens_and_not_the_update(tiny_settings) -> None:

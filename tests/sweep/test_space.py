@@ -11,9 +11,9 @@ from golfray.config.resolve import Layer
 from golfray.sweep.knobs import Choice, FloatRange, IntRange
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.points import planned_points
-from golfray.sweep.records import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 from golfray.sweep.space import Space, load_space
 from golfray.sweep.space_file import Limits, SpaceFile, field_names
+from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 
 MUON = Path(__file__).parents[2] / "search_spaces" / "muon.yaml"
 
@@ -131,12 +131,12 @@ def test_preset_outside_a_range_runs_and_is_not_told(space_at) -> None:
 
 def test_first_points_follow_trial_0_and_the_budget_cuts_them_but_no_replicate(space_at) -> None:
     text = HEAD + "knobs: {optimizer.matrix_lr: {low: 0.01, high: 0.1}, muon.momentum_end: {low: 0.8, high: 0.99}}\n"
-    points = [f"  - {{optimizer.matrix_lr: {rate}}}\n" for rate in (0.01, 0.02, 0.5, 0.03)]
+    points = [f"  - {{optimizer.matrix_lr: {rate}}}\n" for rate in (0.01, 0.02, 0.1, 0.03)]
     planned = planned_points(space_at(text + "first_points:\n" + "".join(points)))
     assert [point.role for point in planned] == [PRESET] + [FIRST_POINT] * 3 + [REPLICATE] * 2
     assert planned[1].params == {"optimizer.matrix_lr": 0.01, "muon.momentum_end": 0.95}
-    assert [point.told for point in planned[1:4]] == [True, True, False]
-    assert planned[3].resolved.config.optimizer.matrix_lr == 0.5
+    assert [point.told for point in planned[1:4]] == [True, True, True]
+    assert planned[3].resolved.config.optimizer.matrix_lr == 0.1
 
 
 def test_fixed_and_set_hold_for_every_trial(space_at) -> None:
@@ -207,7 +207,7 @@ def test_a_scale_changes_only_what_it_names(space_at) -> None:
         (
             "knobs: {model.num_heads: {choices: [2, 4]}}\nfirst_points:\n- {model.num_heads: 5}\n",
             7,
-            "model_dim / num_heads",
+            "must be one of 2, 4, got 5",
         ),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nscales: {lap: {}}\n", 6, "did you mean laptop?"),
         (

@@ -96,6 +96,21 @@ def test_set_lies_over_what_the_log_fixes(study: StudyRecord) -> None:
     assert lines(study, space, data={**DATA, "folder": "/data/b"}) == ['data.folder: "/data/a" -> "/data/b"']
 
 
+def test_a_tokenizer_stays_with_its_folder(make, small: str) -> None:
+    """A study has both of its corpus; who names another folder means that one's tokenizer, or names it too."""
+    text = small.replace("fixed: {", "fixed: {data.folder: /data/a, data.tokenizer: /data/a/t.model, ")
+    record = make(text, data=DATA).run()
+
+    def data_of(*sets: str) -> tuple[str, str]:
+        data = space_of(record, "log", [Layer.from_sets(sets)]).base.config.data
+        return data.folder, data.tokenizer
+
+    assert data_of() == ("/data/a", "/data/a/t.model")
+    assert data_of("data.folder=/data/b") == ("/data/b", "")
+    assert data_of("data.folder=/data/b", "data.tokenizer=/t.model") == ("/data/b", "/t.model")
+    assert data_of("data.tokenizer=/t.model") == ("/data/a", "/t.model")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [

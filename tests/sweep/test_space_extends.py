@@ -112,9 +112,12 @@ def test_choices_replace_a_range_and_a_range_choices(family) -> None:
 
 
 def test_scales_are_merged_knob_by_knob(family) -> None:
-    space = family("scales: {laptop: {optimizer.matrix_lr: {low: 0.05}}}\n")
-    assert domains(space)["optimizer.matrix_lr"] == FloatRange(0.05, 0.2, log=True)
+    space = family("scales: {laptop: {optimizer.matrix_lr: {low: 0.015}}}\n")
+    assert domains(space)["optimizer.matrix_lr"] == FloatRange(0.015, 0.2, log=True)
     assert domains(space)["muon.ns_steps"] == IntRange(4, 6)
+    # The child's range leaves out what the parent's first points have.
+    with pytest.raises(ConfigError, match=r"parent\.yaml:15:4 first_points\.0\.optimizer\.matrix_lr: must be in 0\.05"):
+        family("scales: {laptop: {optimizer.matrix_lr: {low: 0.05}}}\n")
 
 
 def test_what_a_scale_of_the_parent_overrules_is_said(family) -> None:

@@ -1,9 +1,12 @@
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from golfray.sweep.study_folder import (
     create_study_folder,
     driver_of,
     file_system_of,
+    is_held,
+    no_driver_in,
     only_driver_of,
 )
 
@@ -45,8 +50,11 @@ def test_a_folder_has_one_driver_at_a_time_however_it_ends(tmp_path: Path) -> No
         with pytest.raises(StudyLocked) as caught, only_driver_of(tmp_path):
             pass
         assert caught.value.exit_code == 5
-        who = f"another golfray (process {other.pid} on {socket.gethostname()}) is at work here"
-        assert str(caught.value).startswith(f"{tmp_path}: {who}")
+        assert re.fullmatch(
+            rf"{tmp_path}: `golfray tune` \(process {other.pid} on {socket.gethostname()}, since [-\d]+ [:\d]+\) "
+            rf"runs it already; `golfray status {tmp_path}` says how far it is",
+            str(caught.value),
+        )
         assert driver_of(tmp_path).pid == other.pid
         os.kill(other.pid, signal.SIGKILL)
     assert driver_of(tmp_path) is None, "its signature is still there, but the process is not"
@@ -61,8 +69,95 @@ def test_a_folder_has_one_driver_at_a_time_however_it_ends(tmp_path: Path) -> No
 def test_a_signature_that_is_just_written_names_nobody(tmp_path: Path, content: str) -> None:
     (tmp_path / DRIVER_NAME).write_text(content)
     assert driver_of(tmp_path) is None
-    with only_driver_of(tmp_path), pytest.raises(StudyLocked, match="another golfray "), only_driver_of(tmp_path):
+    with only_driver_of(tmp_path), pytest.raises(StudyLocked, match="`golfray tune` "), only_driver_of(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("holds", "wants", "message"),
+    [
+        (
+            "track",
+            "tune",
+            "`golfray track` (process {}) writes MLflow from its log; wait until that has ended, or end it",
+        ),
+        (
+            "track",
+            "track",
+            "`golfray track` (process {}) writes MLflow from its log; wait until that has ended, or end it",
+        ),
+        ("ui", "track", "`golfray ui` (process {}) writes MLflow from its log; wait until that has ended, or end it"),
+        ("tune", "track", "`golfray tune` (process {}) is at work here and writes MLflow itself; call this again when"),
+    ],
+)
+def test_who_is_kept_out_hears_by_what(tmp_path: Path, holds: str, wants: str, message: str) -> None:
+    def enter(verb: str) -> AbstractContextManager[None]:
+        return only_driver_of(tmp_path) if verb == "tune" else no_driver_in(tmp_path, verb)
+
+    with enter(holds):
+        assert (driver_of(tmp_path).verb, driver_of(tmp_path).drives) == (holds, holds == "tune")
+        with pytest.raises(StudyLocked) as caught, enter(wants):
+            pass
+    said = re.sub(r" on \S+, since [-\d]+ [:\d]+", "", str(caught.value))
+    assert said.startswith(f"{tmp_path}: {message.format(os.getpid())}")
+    assert caught.value.exit_code == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+LOOK = """
+import pathlib, sys, threading
+from golfray.sweep.study_folder import is_held
+def look():
+    while True:
+        is_held(pathlib.Path(sys.argv[1]))
+for _ in range(3):
+    threading.Thread(target=look, daemon=True).start()
+print("looking", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_looks_whether_a_driver_is_at_work_keeps_none_out(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOOK, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as lookers:
+        assert lookers.stdout is not None
+        assert lookers.stdout.readline() == "looking\n"
+        for _ in range(150):
+            with only_driver_of(tmp_path):
+                assert is_held(tmp_path)
+        lookers.kill()
+    assert not is_held(tmp_path)
+
+
+def test_of_two_that_start_at_once_one_gets_the_folder(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys, time; from golfray.sweep.events import StudyLocked\n"
+        "from golfray.sweep.study_folder import only_driver_of\n"
+        "sys.stdin.readline()\n"
+        "try:\n"
+        "    with only_driver_of(pathlib.Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()\n"
+        "except StudyLocked: print('out', flush=True)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for one in both:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    assert sorted(one.stdout.readline() for one in both) == ["in\n", "out\n"]
+    for one in both:
+        one.communicate()
+
+
+def test_a_lock_needs_no_folder_that_can_be_written(tmp_path: Path, mount: Callable[..., None]) -> None:
+    mount("--bind", tmp_path, tmp_path)
+    mount("-o", "remount,bind,ro", tmp_path)
+    with no_driver_in(tmp_path, "track"):
+        assert (is_held(tmp_path), driver_of(tmp_path)) == (True, None)
+        with pytest.raises(StudyLocked, match="another golfray is at work here"), no_driver_in(tmp_path, "track"):
+            pass
+    with pytest.raises(StudyFolderError, match="cannot be written: Read-only"), only_driver_of(tmp_path):
+        pass
+    assert not is_held(tmp_path)
 
 
 def test_a_driver_on_another_machine_counts_as_alive(tmp_path: Path) -> None:
@@ -96,6 +191,9 @@ def test_a_study_on_a_network_disk_is_refused_by_name(tmp_path: Path, kind: str)
     with pytest.raises(StudyFolderError, match=rf"is on a network file system \({kind}\); .* --study-dir") as caught:
         check_local_disk(tmp_path / "studies" / "muon", mounts)
     assert caught.value.exit_code == 4
+    with pytest.raises(StudyFolderError, match="is on a network file system"):
+        create_study_folder(tmp_path / "studies" / "muon", mounts)
+    assert list(tmp_path.iterdir()) == [mounts], "nothing is left behind"
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "9p", "virtiofs", "fuseblk"])
@@ -103,6 +201,7 @@ def test_a_study_on_a_local_disk_is_not(tmp_path: Path, kind: str) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"{MOUNTS}50 27 0:50 / {tmp_path} rw - {kind} something rw\n")
     check_local_disk(tmp_path / "studies" / "muon", mounts)
+    assert create_study_folder(tmp_path / "studies" / "muon", mounts).is_dir()
 
 
 def test_the_kernels_own_table_is_read(tmp_path: Path) -> None:

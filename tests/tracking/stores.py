@@ -1,4 +1,4 @@
-"""Real MLflow stores for tests: their content, a server that can be killed and stopped, disks that fail."""
+"""Real MLflow stores for tests: their content, a server that can be killed and stopped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 
 def store_content(uri: str) -> dict[str, Any]:
@@ -111,16 +109,3 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """A file system mounted on ``folder`` by ``mount OPTIONS folder``; skips the test where that is not allowed."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"needs root and leave to mount: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)

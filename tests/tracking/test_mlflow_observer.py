@@ -16,7 +16,7 @@ from golfray.tracking.client import open_store
 from golfray.tracking.mlflow_observer import MlflowObserver
 from golfray.tracking.replay import replay
 from golfray.tracking.store import Store, TrackingError
-from tests.tracking.stores import mounted, store_content, wait_until
+from tests.tracking.stores import store_content, wait_until
 
 
 def content(folder):
@@ -188,10 +188,10 @@ def test_a_store_that_is_deleted_under_a_study_is_made_again(study_folder, Study
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["locked", "read-only", "full"])
 def test_a_disk_that_fails_in_the_middle_gets_everything_afterwards(
-    tmp_path, empty_database, StudyLog, ran_to_end, how
+    tmp_path, empty_database, StudyLog, ran_to_end, mount, how
 ):
+    disk = mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path / "disk")
     with contextlib.ExitStack() as stack:
-        disk = stack.enter_context(mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=8m", "golfray-test"))
         database = disk / "runs.db"
         shutil.copy(empty_database, database)
         folder = tmp_path / "study"
@@ -208,7 +208,7 @@ def test_a_disk_that_fails_in_the_middle_gets_everything_afterwards(
             other.execute("BEGIN EXCLUSIVE")
             message = "database is locked"
         elif how == "read-only":
-            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+            mount("-o", "remount,ro", disk)
             message = "attempt to write a readonly database; make it writable"
         else:
             filler = disk / "filler"
@@ -224,7 +224,7 @@ def test_a_disk_that_fails_in_the_middle_gets_everything_afterwards(
         if how == "locked":
             other.rollback()
         elif how == "read-only":
-            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+            mount("-o", "remount,rw", disk)
         else:
             filler.unlink()
         log.end()

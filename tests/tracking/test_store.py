@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from golfray.tracking.store import FREE_BYTES, Store, TrackingError, TrackingUriError
-from tests.tracking.stores import free_port, mounted
+from tests.tracking.stores import free_port
 
 
 def test_without_an_address_the_store_is_the_studys_own(tmp_path):
@@ -127,26 +127,52 @@ def test_a_server_that_does_not_answer_is_a_warning(tmp_path):
     assert "does not answer" in Store.of(tmp_path, "http://tracker.invalid").check()
 
 
-def test_a_disk_without_room_is_refused(tmp_path):
+def test_a_disk_without_room_is_refused(tmp_path, mount):
+    small = mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "small")
     message = rf"needs {FREE_BYTES:,} free bytes at least, .* has 1,0\d\d,\d\d\d; make room"
-    with (
-        mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "golfray-test") as small,
-        pytest.raises(TrackingError, match=message),
-    ):
+    with pytest.raises(TrackingError, match=message):
         Store.of(tmp_path, f"sqlite:///{small}/mlflow.db").check()
 
 
-def test_a_read_only_disk_is_refused(tmp_path, empty_database):
-    (tmp_path / "disk").mkdir()
-    shutil.copy(empty_database, tmp_path / "disk" / "mlflow.db")
-    with mounted(tmp_path / "disk", "--bind", str(tmp_path / "disk")) as disk:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True)
-        with pytest.raises(TrackingError, match="attempt to write a readonly database; make it writable"):
-            Store.of(disk).check()
-        with pytest.raises(
-            TrackingError, match=r"other.db: MLflow's store cannot be written: .*: Read-only file system"
-        ):
-            Store.of(disk, f"sqlite:///{disk}/other.db").check()
+def test_a_read_only_disk_is_refused(tmp_path, empty_database, mount):
+    disk = mount("-t", "tmpfs", "tmpfs", tmp_path / "disk")
+    shutil.copy(empty_database, disk / "mlflow.db")
+    mount("-o", "remount,ro", disk)
+    with pytest.raises(TrackingError, match="attempt to write a readonly database; make it writable"):
+        Store.of(disk).check()
+    with pytest.raises(TrackingError, match=r"other.db: MLflow's store cannot be written: .*: Read-only file system"):
+        Store.of(disk, f"sqlite:///{disk}/other.db").check()
+
+
+def test_a_plan_looks_and_writes_nothing(tmp_path, empty_database):
+    assert Store.of(tmp_path / "studies" / "muon").foresee() is None
+    shutil.copy(empty_database, tmp_path / "all.db")
+    before = (tmp_path / "all.db").read_bytes(), (tmp_path / "all.db").stat().st_mtime_ns
+    assert Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/all.db").foresee() is None
+    assert ((tmp_path / "all.db").read_bytes(), (tmp_path / "all.db").stat().st_mtime_ns) == before
+    assert os.listdir(tmp_path) == ["all.db"]
+    with pytest.raises(TrackingError, match="missing: No such file or directory; mend that, or name another store"):
+        Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/missing/all.db").foresee()
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(TrackingError, match="is a file, and this is a folder; move it away"):
+        Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/folder.db").foresee()
+    assert "does not answer" in Store.of(tmp_path, f"http://127.0.0.1:{free_port()}").foresee()
+
+
+def test_a_plan_finds_a_disk_that_is_full_or_may_only_be_read(tmp_path, mount):
+    mount("-t", "tmpfs", "-o", "size=1m", "golfray-test", tmp_path)
+    with pytest.raises(TrackingError, match=r"needs 4,194,304 free bytes at least, .* has 1,0\d\d,\d\d\d; make room"):
+        Store.of(tmp_path / "studies" / "muon").foresee()
+    mount("-o", "remount,ro", tmp_path)
+    with pytest.raises(TrackingError, match=r"cannot be written: .*: it may only be read; mend that, or name another"):
+        Store.of(tmp_path / "studies" / "muon").foresee()
+
+
+def test_what_a_log_keeps_of_a_store_names_it_again(tmp_path):
+    assert Store.of(tmp_path).recorded_uri is None
+    for uri in ("https://tracker.example.org/mlflow", f"sqlite:///{tmp_path}/all.db"):
+        store = Store.of(tmp_path, uri)
+        assert Store.of(tmp_path, store.recorded_uri) == store
 
 
 def test_it_is_looked_at_without_mlflow(tmp_path):

@@ -1,0 +1,144 @@
+"""One trial of a study as its event log tells it: what was asked, and every attempt at it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from golfray.sweep.outcome import Kind, Outcome
+
+# Roles of trials, in the order in which a study asks them.
+PRESET = "preset"
+PRESET_8BIT = "preset_8bit"
+FIRST_POINT = "first_point"
+REPLICATE = "replicate"
+SAMPLER = "sampler"
+
+
+@dataclasses.dataclass
+class AttemptRecord:
+    """One try at running a trial. ``folder`` is relative to the study; times are unix seconds.
+
+    ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
+    ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
+    """
+
+    number: int
+    job_id: str
+    generation: int
+    folder: str | None = None
+    lane: str | None = None
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    last_sign: float | None = None
+    outcome: Outcome | None = None
+    final: bool = True
+    curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
+    phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that it is in, or was in last; None where it announced none."""
+        return self.phases[-1][0] if self.phases else None
+
+    @property
+    def made_progress(self) -> bool:
+        """Whether it reported a step: a failure before that is one of what every run does first."""
+        return bool(self.curve)
+
+
+@dataclasses.dataclass
+class TrialRecord:
+    """One trial: what was asked, and every attempt at it.
+
+    ``settings`` is None where the configuration was refused, and ``refused`` says why. ``kept_from_sampler`` is why the
+    sampler does not hear of it, None where it does; ``left_space`` is the same of a space that was changed since.
+    ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    """
+
+    number: int
+    role: str
+    params: dict[str, Any]
+    settings: dict[str, Any] | None
+    seed: int
+    replicate_of: int | None
+    kept_from_sampler: str | None = None
+    left_space: str | None = None
+    refused: str | None = None
+    abandoned: bool = False
+    attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
+
+    @property
+    def told_reason(self) -> str | None:
+        """Why the sampler does not hear of the trial; None where it does."""
+        return self.kept_from_sampler or self.left_space
+
+    @property
+    def told(self) -> bool:
+        """Whether the sampler hears of the trial."""
+        return self.told_reason is None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the last attempt ended; None while it runs and while the trial waits to be run again.
+
+        Once the study has ended nothing waits any more, though a resumed study may run the trial again.
+        """
+        last = self.attempt
+        return last.outcome if last is not None and (last.final or self.abandoned) else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the trial still needs an attempt to end: it has none yet, or its last one was not final."""
+        last = self.attempt
+        return last is None or last.outcome is None or not last.final
+
+    @property
+    def attempt(self) -> AttemptRecord | None:
+        """The last attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def curve(self) -> list[tuple[int, dict[str, float]]]:
+        """The last attempt's points: (step, metrics)."""
+        return self.attempts[-1].curve if self.attempts else []
+
+    def setting(self, path: str, default: Any = None) -> Any:
+        """What the trial runs with at a dotted path; ``default`` where its settings have no such path."""
+        return setting_at(self.settings, path, default)
+
+    @property
+    def bpb(self) -> float | None:
+        """Round-trip bits per byte, of a trial that ran to its end (feasible or not); None otherwise."""
+        outcome = self.outcome
+        if outcome is None or outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
+            return None
+        value = outcome.metrics.get("bpb/roundtrip")
+        return value if value is not None and math.isfinite(value) else None
+
+    @property
+    def bytes_total(self) -> float | None:
+        """Bytes of code and artifact together; None where nothing was exported."""
+        return None if self.outcome is None else self.outcome.metrics.get("bytes/total")
+
+
+def setting_at(settings: Any, path: str, default: Any = None) -> Any:
+    """What stands at a dotted path of a trial's settings, as a log has them; ``default`` where nothing does."""
+    node = settings
+    for name in path.split("."):
+        if not isinstance(node, dict) or name not in node:
+            return default
+        node = node[name]
+    return node
+
+
+def setting_paths(settings: Mapping[str, Any]) -> set[str]:
+    """Every dotted path at which a value stands."""
+    return {
+        path
+        for name, value in settings.items()
+        for path in ([f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name])
+    }
