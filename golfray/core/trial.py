@@ -50,7 +50,7 @@ def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
     """The artifact's bytes for a saved state dict. Raises ``ValueError`` on weights that are not finite."""
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     container, _ = quantize_state(state, settings.export)
-    return pack_artifact(container, settings.export.zlib_level)
+    return pack_artifact(container, settings.export.codec_level)
 
 
 def run_trial(

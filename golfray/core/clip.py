@@ -1,0 +1,54 @@
+"""Where a row of weights is clipped: quantile, maximum, k standard deviations, or several quantiles to choose from."""
+
+import torch
+
+from golfray.core.quantize import row_quantile
+from golfray.core.tensor_rules import TensorRule
+
+# The n last are what "best of n" tries; the five last are those of the parameter-golf records.
+BEST_QUANTILES = (0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
+
+
+def row_scales(values: torch.Tensor, rule: TensorRule) -> list[torch.Tensor]:
+    """Candidate quantization steps of a float32 matrix (rows, columns), each float16 of shape (rows, groups).
+
+    One candidate, or ``best_of`` under the clip "best". A step is max(clip / (2^(bits-1) - 1), floor), rounded to
+    float16, so that rows of zeros, and of weights too small for float16, have step 0 without a floor.
+    """
+    limit = 2 ** (rule.bits - 1) - 1
+    groups = values.split(rule.group or max(values.shape[1], 1), dim=1)
+    clips = torch.stack([row_clips(group, rule) for group in groups], dim=2)
+    return list((clips / limit).clamp_min(rule.floor).half())
+
+
+def row_clips(values: torch.Tensor, rule: TensorRule) -> torch.Tensor:
+    """Magnitudes at which rows are clipped, float32 of shape (candidates, rows).
+
+    "std" is k times the deviation with n - 1 (section 5.2 of the frontier switches), summed in float64 so that every
+    machine rounds it alike; a row of one element takes the element for it.
+    """
+    candidates = rule.best_of if rule.clip == "best" else 1
+    if values.numel() == 0:
+        return values.new_zeros(candidates, values.shape[0])
+    if rule.clip == "std":
+        wide = values.double()
+        spread = wide.std(dim=1) if values.shape[1] > 1 else wide[:, 0].abs()
+        return (rule.k * spread.float())[None]
+    magnitudes = values.abs()
+    if rule.clip == "max":
+        return magnitudes.amax(dim=1)[None]
+    quantiles = BEST_QUANTILES[-candidates:] if rule.clip == "best" else (rule.quantile,)
+    return torch.stack([row_quantile(magnitudes, quantile) for quantile in quantiles])
+
+
+def column_scales(scales: torch.Tensor, columns: int, group: int) -> torch.Tensor:
+    """Steps as float32, one for each column (rows, columns) under groups, else (rows, 1)."""
+    steps = scales.float()
+    return steps.repeat_interleave(group, dim=1)[:, :columns] if group else steps
+
+
+def round_to_steps(values: torch.Tensor, steps: torch.Tensor, bits: int) -> torch.Tensor:
+    """Nearest integers, half to even, within +-(2^(bits-1) - 1), as float32; 0 where the step is 0."""
+    limit = 2 ** (bits - 1) - 1
+    whole = torch.round(values / steps).clamp_(-limit, limit)
+    return torch.where(steps > 0, whole, torch.zeros_like(whole))
