@@ -2,7 +2,6 @@
 
 import torch
 
-from golfray.core.quantize import row_quantile
 from golfray.core.tensor_rules import TensorRule
 
 # The n last are what "best of n" tries; the five last are those of the parameter-golf records.
@@ -38,7 +37,10 @@ def row_clips(values: torch.Tensor, rule: TensorRule) -> torch.Tensor:
     if rule.clip == "max":
         return magnitudes.amax(dim=1)[None]
     quantiles = BEST_QUANTILES[-candidates:] if rule.clip == "best" else (rule.quantile,)
-    return torch.stack([row_quantile(magnitudes, quantile) for quantile in quantiles])
+    # torch.quantile refuses 2^24 elements and more.
+    parts = magnitudes.split(max((2**24 - 1) // values.shape[1], 1))
+    wanted = torch.tensor(quantiles, device=values.device)
+    return torch.cat([torch.quantile(part, wanted, dim=1) for part in parts], dim=1)
 
 
 def column_scales(scales: torch.Tensor, columns: int, group: int) -> torch.Tensor:

@@ -6,8 +6,8 @@ import platform
 import types
 import zlib
 
-# Lowest and highest level of each.
-CODEC_LEVELS = {"zlib": (0, 9), "lzma": (0, 9), "zstd": (1, 22), "brotli": (0, 11)}
+from golfray.core.tensor_rules import CODEC_LEVELS
+
 SHUFFLE_MAGIC = b"BSHF"
 # No byte has neighbours that tell its high bits, hence no contexts; the fixed dictionary bounds a reader's memory.
 LZMA_FILTER = {"id": lzma.FILTER_LZMA2, "lc": 0, "lp": 0, "pb": 0, "dict_size": 2**24}

@@ -6,6 +6,7 @@ import numpy
 
 # A byte holds 1 to 5 digits of the base beside: all 256 values, or half as many magnitudes and a mark for the rest.
 BASES = {1: 256, 2: 16, 3: 6, 4: 4, 5: 3}
+MEASURED = 2**17
 
 
 def pack_integers(codes: numpy.ndarray, digits: int) -> tuple[bytes, bytes]:
@@ -53,16 +54,24 @@ def unpack_digits(packed: bytes, count: int, digits: int) -> tuple[numpy.ndarray
 def best_digits(codes: numpy.ndarray, codec: str, level: int) -> int:
     """How many to a byte, 1 to 5, make the smallest plane.
 
-    Measured on the whole plane: with zlib itself where that is the codec, else with a Huffman code alone, in which the
-    slower codecs also end where weights leave them nothing to match.
+    Measured on the beginning of the plane: with a Huffman code alone, in which all codecs end where weights leave them
+    nothing to match. What is smallest so is held against one a byte: with zlib itself where that is the codec.
     """
-    sizes = {}
-    for digits in BASES:
-        try:
-            packed, beyond = pack_integers(codes, digits)
-        except ValueError:
-            continue
-        strategy = zlib.Z_FILTERED if codec == "zlib" else zlib.Z_HUFFMAN_ONLY
-        press = zlib.compressobj(level if codec == "zlib" else 1, zlib.DEFLATED, 15, 9, strategy)
-        sizes[digits] = len(press.compress(packed) + press.compress(beyond) + press.flush())
-    return min(sizes, key=lambda digits: (sizes[digits], digits))
+    begun, sizes = codes.reshape(-1)[:MEASURED], {}
+
+    def measure(packed: bytes, beyond: bytes, strength: int, strategy: int) -> int:
+        press = zlib.compressobj(strength, zlib.DEFLATED, 15, 9, strategy)
+        return len(press.compress(packed) + press.compress(beyond) + press.flush())
+
+    magnitudes = numpy.abs(codes.astype(numpy.int16))
+    for digits, base in BASES.items():
+        half = 128 if digits == 1 else (base - 1) // 2
+        beyond = numpy.count_nonzero(magnitudes > half)
+        # Bytes among which codecs find chance matches cost more than their Huffman code says.
+        if beyond == 0 or (2 * half + 1 < base and beyond * 16 <= codes.size):
+            sizes[digits] = measure(*pack_integers(begun, digits), 1, zlib.Z_HUFFMAN_ONLY)
+    best = min(sizes, key=lambda digits: (sizes[digits], digits))
+    if codec == "zlib" and best != 1:
+        one, several = (measure(*pack_integers(begun, digits), level, zlib.Z_FILTERED) for digits in (1, best))
+        return best if several < one else 1
+    return best

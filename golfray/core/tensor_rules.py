@@ -7,6 +7,8 @@ from golfray.core.settings import ExportSettings
 
 INTEGER_BITS = range(2, 9)
 FLOAT_BITS = (16, 32)
+# Lowest and highest level of each codec.
+CODEC_LEVELS = {"zlib": (0, 9), "lzma": (0, 9), "zstd": (1, 22), "brotli": (0, 11)}
 CLIPS = ("quantile", "max", "std", "best")
 
 

@@ -40,7 +40,7 @@ def test_exit_code_and_pickling() -> None:
         ("muon.matrix_lr", "optimizer.matrix_lr"),
         ("matrix_lr", "optimizer.matrix_lr"),
         ("momentum_ends", "muon.momentum_end"),
-        ("export.zlib", "export.codec_level"),
+        ("export.codec_levle", "export.codec_level"),
         ("worker", "workers"),
         ("temperature", None),
     ],
