@@ -16,7 +16,6 @@ from golfray.config.errors import ConfigError
 from golfray.config.schema import Config, FieldInfo, check_value, field_info, field_paths, section_names
 from golfray.config.sections import Section
 from golfray.core.settings import ExportSettings, RunSettings, settings_from_dict, settings_to_json
-from golfray.core.tensor_rules import CODEC_LEVELS
 
 SECTIONS = {
     field.name: type(field.default) for field in dataclasses.fields(RunSettings) if field.name in section_names()
@@ -258,7 +257,7 @@ def configs(draw: st.DrawFn) -> Config:
         "batch.tokens": slices * seq_len * rows,
         "batch.val_tokens": slices * seq_len + draw(st.integers(0, 10_000)),
     }
-    low, high = CODEC_LEVELS[values["export.codec"]]
+    low, high = schema._CODEC_LEVELS[values["export.codec"]]
     values |= {
         "export.format": "flat",
         "export.codec_level": draw(st.integers(low, high)),

@@ -58,7 +58,7 @@ def test_gptq(name: str, k: float, hessian: torch.Tensor) -> None:
     assert found.codes[:, 5].tolist() == [0, 0, 0]
     steps = column_scales(found.scales, 12, 0)
     for block in (1, 5, 7, 128):
-        whole, _ = gptq_round(weights, steps, 6, factor_hessian(hessian, 0.01), block)
+        whole = gptq_round(weights, steps, 6, factor_hessian(hessian, 0.01), block)
         assert torch.equal(whole.to(torch.int8), found.codes)
 
 
