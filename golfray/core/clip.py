@@ -41,9 +41,9 @@ def row_clips(values: torch.Tensor, rule: TensorRule) -> torch.Tensor:
 
 
 def column_scales(scales: torch.Tensor, columns: int, group: int) -> torch.Tensor:
-    """Steps as float32, one for each column (rows, columns) under groups, else (rows, 1)."""
+    """Steps as float32: one for each column (rows, columns) where there are several groups, else (rows, 1)."""
     steps = scales.float()
-    return steps.repeat_interleave(group, dim=1)[:, :columns] if group else steps
+    return steps.repeat_interleave(group, dim=1)[:, :columns] if steps.shape[1] > 1 else steps
 
 
 def round_to_steps(values: torch.Tensor, steps: torch.Tensor, bits: int) -> torch.Tensor:

@@ -77,7 +77,7 @@ def _inflate_brotli(packed: bytes, limit: int) -> tuple[bytes, bool]:
     reader = module.Decompressor()
     try:
         parts = [reader.process(packed, output_buffer_limit=limit)]
-        while parts[-1] and sum(map(len, parts)) < limit:
+        while parts[-1] and not reader.is_finished() and sum(map(len, parts)) < limit:
             parts.append(reader.process(b"", output_buffer_limit=limit))
     except module.error as error:
         raise _damaged("brotli", error) from error

@@ -28,9 +28,9 @@ _PARTS = ("quantized", "scales", "dtypes", "passthrough", "passthrough_orig_dtyp
 def foreign_state(content: bytes, settings: ModelSettings) -> dict[str, torch.Tensor]:
     """The weights inside an artifact, as a state dict of the model that ``settings`` describe, trusting nothing.
 
-    Its first bytes say which of the two formats it has. Nothing it says is run, and its sizes are bounded by the model's
-    before memory is taken, which the model itself does not take: its shapes are enough. Raises ``ValueError`` where the
-    artifact is damaged, hostile, or another model's, or needs a codec that is not installed.
+    Its first bytes say which of the two formats it has. Nothing it says is run, and its sizes are bounded by the
+    model's before memory is taken, which the model itself does not take: its shapes are enough. Raises ``ValueError``
+    where the artifact is damaged, hostile, or another model's, or needs a codec that is not installed.
     """
     with torch.device("meta"):
         own = {name: tensor.shape for name, tensor in GPT(settings).state_dict().items()}

@@ -25,7 +25,7 @@ def open_flat(artifact: bytes, most_bytes: int, most_tensors: int) -> bytes:
     Raises ``ValueError`` where the artifact is damaged or cut, says more than ``most_bytes`` or ``most_tensors``, or
     has a table with anything but tensors whose planes fill the content to its last byte.
     """
-    line, newline, packed = artifact[:_LONGEST_LINE].partition(b"\n")
+    line, newline, _ = artifact[:_LONGEST_LINE].partition(b"\n")
     found = _LINE.fullmatch(line.decode("ascii", "replace").removeprefix(FLAT_MAGIC))
     if not newline or found is None:
         raise ValueError("artifact's first line is damaged")
@@ -87,7 +87,7 @@ def _is_entry(entry: list) -> bool:
     """Whether an entry is [name, shape, dtype, stored dtype] or [name, shape, dtype, bits, group, digits]."""
     if len(entry) not in (4, 6) or not isinstance(entry[0], str) or not isinstance(entry[1], list):
         return False
-    name, shape, dtype, stored, *more = entry
+    _, shape, dtype, stored, *more = entry
     whole = all(type(number) is int and 0 <= number < 2**40 for number in (*shape, *more))
     if not whole or len(shape) > 8 or dtype not in _FLOATS:
         return False
