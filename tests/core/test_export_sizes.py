@@ -1,5 +1,6 @@
 """How many bytes whole models take: against the reference's container, and against the closed form of section 3.6."""
 
+import itertools
 import math
 
 import pytest
@@ -48,7 +49,7 @@ def gaussian_bits(bits: int, k: float) -> float:
     limit = 2 ** (bits - 1) - 1
     edges = [-math.inf, *((q + 0.5) * k / limit for q in range(-limit, limit)), math.inf]
     below = [0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges]
-    shares = [high - low for low, high in zip(below, below[1:], strict=False)]
+    shares = [high - low for low, high in itertools.pairwise(below)]
     return -sum(share * math.log2(share) for share in shares if share > 0)
 
 
