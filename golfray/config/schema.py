@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from golfray.config import sections
 from golfray.config.errors import ConfigError, nearest, shown
-from golfray.core.settings import RunSettings
+from golfray.core.settings import ExportSettings, RunSettings
+from golfray.core.tensor_rules import read_overrides
 
 # Chosen where a run is started, never by an override: they decide which preset the overrides lie over.
 CHOSEN_AT_START = frozenset({"preset", "scale"})
@@ -170,6 +171,78 @@ def _run_ends(config: Config) -> str | None:
     return "steps and seconds are both null; set at least one"
 
 
+def _are_bits(bits: int) -> bool:
+    return 2 <= bits <= 8 or bits in (16, 32)
+
+
+def _bits_of(name: str) -> Callable[[Config], str | None]:
+    def broken(config: Config) -> str | None:
+        bits, reference = getattr(config.export, name), config.export.format == "reference"
+        small = name in ("bits_control", "bits_small")
+        if reference and not small and not 4 <= bits <= 8:
+            return f"must be 4 to 8 under export.format reference, got {bits}; under flat it may be 2 to 8, 16 or 32"
+        if not _are_bits(bits):
+            return f"must be 2 to 8, 16 or 32, got {bits}"
+        return None
+
+    return broken
+
+
+def _only_flat(name: str) -> Callable[[Config], str | None]:
+    default = getattr(ExportSettings(), name)
+
+    def broken(config: Config) -> str | None:
+        value = getattr(config.export, name)
+        if config.export.format == "flat" or value == default:
+            return None
+        return (
+            f"{name} {shown(value)} is not for export.format reference, which has {shown(default)}; set format to flat"
+        )
+
+    return broken
+
+
+def _level_of_codec(config: Config) -> str | None:
+    codec, level = config.export.codec, config.export.codec_level
+    low, high = _CODEC_LEVELS[codec]
+    return None if low <= level <= high else f"codec_level of {codec} must be {low} to {high}, got {level}"
+
+
+def _overrides_are_readable(config: Config) -> str | None:
+    wrong = "must be such as '*.attn.c_k.* bits=8; blocks.0.* clip=std k=14'"
+    try:
+        overrides = read_overrides(config.export.overrides)
+    except ValueError as error:
+        return f"{wrong}: {error}"
+    for pattern, changes in overrides:
+        if not changes:
+            return f"{wrong}: {pattern!r} changes nothing"
+        for key, value in changes.items():
+            if not _OVERRIDABLE[key](value):
+                return f"{wrong}: {key} {value!r} of {pattern!r} is out of range"
+    return None
+
+
+# Lowest and highest level of each codec.
+_CODEC_LEVELS = {"zlib": (0, 9), "lzma": (0, 9), "zstd": (1, 22), "brotli": (0, 11)}
+# What an override by tensor name may say; nothing here is true of what is not a number.
+_OVERRIDABLE: dict[str, Callable[[Any], bool]] = {
+    "bits": _are_bits,
+    "clip": lambda clip: clip in get_args(sections.Clip),
+    "k": lambda k: 0 < k < math.inf,
+    "quantile": lambda quantile: 0 < quantile <= 1,
+    "best_of": lambda best_of: 2 <= best_of <= 8,
+    "group": lambda group: group >= 0,
+    "floor": lambda floor: 0 <= floor < math.inf,
+}
+_BITS = ("bits_attention", "bits_mlp", "bits_embedding", "bits_control", "bits_small")
+# Settings of the flat format that the reference format has no meaning for.
+_FLAT_ONLY = (
+    *("codec", "shuffle", "bits_control", "bits_small", "clip_attention", "clip_mlp", "clip_embedding"),
+    *("clip_k_attention", "clip_k_mlp", "clip_k_embedding", "clip_best_of", "group_size", "overrides"),
+    *("gptq", "gptq_batches", "gptq_damping", "gptq_reserve_seconds"),
+)
+
 RULES = (
     Rule(("model.num_heads", "model.model_dim"), _heads_divide_width),
     Rule(("model.num_kv_heads", "model.num_heads"), _kv_heads_divide_heads),
@@ -189,6 +262,10 @@ RULES = (
         ),
         _snapshots_are_taken,
     ),
+    Rule(("export.codec_level", "export.codec"), _level_of_codec),
+    Rule(("export.overrides",), _overrides_are_readable),
+    *(Rule((f"export.{name}", "export.format"), _bits_of(name)) for name in _BITS),
+    *(Rule((f"export.{name}", "export.format"), _only_flat(name)) for name in _FLAT_ONLY),
 )
 
 

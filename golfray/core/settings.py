@@ -95,15 +95,33 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
-    """How trained weights become bytes (section 3.6); bits are per tensor class, stored one integer a byte."""
+    """How trained weights become bytes. The format "reference" (section 3.6) heeds the first eight, "flat" them all."""
 
+    format: str = "reference"
     bits_attention: int = 8
     bits_mlp: int = 8
     bits_embedding: int = 8
     keep_float_max_numel: int = 65_536
     scale_floor: float = 1.0 / 127.0
     clip_quantile: float = 0.9999984
-    zlib_level: int = 9
+    codec_level: int = 9
+    codec: str = "zlib"
+    shuffle: bool = False
+    bits_control: int = 32
+    bits_small: int = 16
+    clip_attention: str = "quantile"
+    clip_mlp: str = "quantile"
+    clip_embedding: str = "quantile"
+    clip_k_attention: float = 12.85
+    clip_k_mlp: float = 12.85
+    clip_k_embedding: float = 20.0
+    clip_best_of: int = 5
+    group_size: int = 0
+    overrides: str = ""
+    gptq: bool = False
+    gptq_batches: int = 16
+    gptq_damping: float = 0.01
+    gptq_reserve_seconds: float = 4.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Parts:
     def export_state(self, state: dict[str, torch.Tensor], export: ExportSettings) -> bytes:
         """The artifact's bytes; rank 0 only. Raises ``ValueError`` on weights that are not finite."""
         container, _ = quantize_state(state, export)
-        return pack_artifact(container, export.zlib_level)
+        return pack_artifact(container, export.codec_level)
 
     def load_artifact(self, content: bytes) -> dict[str, torch.Tensor]:
         """The state dict inside an artifact."""

@@ -137,7 +137,7 @@ def _initial_state(model: ModelSettings, seed: int) -> dict[str, torch.Tensor]:
 
 def _packed(state: dict[str, torch.Tensor], export: ExportSettings) -> int:
     container, _ = quantize_state(state, export)
-    return len(pack_artifact(container, export.zlib_level))
+    return len(pack_artifact(container, export.codec_level))
 
 
 def _trained(

@@ -180,7 +180,7 @@ def test_a_scale_changes_only_what_it_names(space_at) -> None:
         ("knobs: {optimizer.matrix_lr: {low: 0, high: 1, logg: true}}\n", 5, "did you mean log?"),
         ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, step: 0.4}}\n", 5, "must divide high - low"),
         ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, log: true, step: 0.3}}\n", 5, "cannot go with log"),
-        ("knobs: {export.bits_mlp: {low: 3, high: 8}}\n", 5, "must be an integer >= 4 and <= 8, got 3"),
+        ("knobs: {export.bits_mlp: {low: 1, high: 8}}\n", 5, "must be an integer >= 2 and <= 32, got 1"),
         ("knobs: {export.bits_mlp: {low: 4.5, high: 8}}\n", 5, "must be an integer"),
         ("knobs: {muon.ns_dtype: {low: 1, high: 2}}\n", 5, "list the values to try as choices"),
         ("knobs: {muon.ns_dtype: {choices: [bfloat16, int8]}}\n", 5, "must be one of bfloat16, float32"),
