@@ -23,7 +23,10 @@ _KIND = (
     *("runtime.device", "runtime.dtype", "runtime.compile", "runtime.log_points"),
 )
 # A version that did not know these yet did what stands for "off" in them.
-_OFF_BY_DEFAULT = ("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds")
+_OFF_BY_DEFAULT = (
+    *("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds"),
+    *("export.format", "export.codec", "export.codec_level", "export.gptq", "export.gptq_batches"),
+)
 
 # The wait for a lane is no phase of the trial's own, and these two only where the settings ask for them.
 _TIMED = set(PHASES) - {"start", "calibrate", "sliding"}

@@ -19,6 +19,7 @@ import numpy
 import torch
 
 from golfray.core.artifact import pack_artifact
+from golfray.core.exporter import export_state
 from golfray.core.model import build_model
 from golfray.core.quantize import quantize_state
 from golfray.core.schedule import lr_multiplier, muon_momentum
@@ -136,6 +137,9 @@ def _initial_state(model: ModelSettings, seed: int) -> dict[str, torch.Tensor]:
 
 
 def _packed(state: dict[str, torch.Tensor], export: ExportSettings) -> int:
+    if export.format == "flat":
+        # Of these weights there are no activations; GPTQ moves few integers by more than one.
+        return len(export_state(state, dataclasses.replace(export, gptq=False)))
     container, _ = quantize_state(state, export)
     return len(pack_artifact(container, export.codec_level))
 
