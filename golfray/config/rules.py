@@ -140,7 +140,7 @@ def _only_flat(name: str) -> Callable[[Config], str | None]:
 
 def _level_of_codec(config: Config) -> str | None:
     codec, level = config.export.codec, config.export.codec_level
-    low, high = _CODEC_LEVELS[codec]
+    low, high = CODEC_LEVELS[codec]
     return None if low <= level <= high else f"codec_level of {codec} must be {low} to {high}, got {level}"
 
 
@@ -183,7 +183,7 @@ def _reserve_leaves_time(config: Config) -> str | None:
 
 
 # Lowest and highest level of each codec.
-_CODEC_LEVELS = {"zlib": (0, 9), "lzma": (0, 9), "zstd": (1, 22), "brotli": (0, 11)}
+CODEC_LEVELS = {"zlib": (0, 9), "lzma": (0, 9), "zstd": (1, 22), "brotli": (0, 11)}
 # What an override by tensor name may say; nothing here is true of what is not a number.
 _OVERRIDABLE: dict[str, Callable[[Any], bool]] = {
     "bits": _are_bits,

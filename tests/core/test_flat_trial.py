@@ -48,7 +48,7 @@ def first_micro_batches(settings: RunSettings, count: int) -> list[torch.Tensor]
 def flat_trial(tiny_settings, tmp_path_factory) -> tuple[RunSettings, dict, list[str], pathlib.Path]:
     folder = tmp_path_factory.mktemp("flat")
     settings = tiny_settings(
-        export=FLAT, averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 16}
+        export=FLAT, averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 28}
     )
     heard: list[str] = []
     return settings, run_frontier_trial(settings, Gang(0, 1, CPU), folder, None, heard.append), heard, folder

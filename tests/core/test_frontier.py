@@ -24,7 +24,7 @@ def both(tiny_settings, tmp_path_factory):
     alone = Gang(rank=0, world_size=1, device=torch.device("cpu"))
     folder = tmp_path_factory.mktemp("frontier")
     plain = run_trial(tiny_settings(), alone, folder / "plain")
-    settings = tiny_settings(averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 8})
+    settings = tiny_settings(averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 24})
     heard: list[str] = []
     averaged = run_frontier_trial(settings, alone, folder / "averaged", None, heard.append)
     return plain, averaged, heard, folder
