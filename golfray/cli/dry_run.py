@@ -40,7 +40,8 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
     disk = disk_of(space, new_study, store)
-    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=bytes_code())
+    code = bytes_code(config.to_run_settings(0))
+    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code)
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,

@@ -39,7 +39,12 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
     if entry.stage is not Stage.RUNNING:
         missing = "not every rank took it" if entry.stage is Stage.OFFERED else "no lane took it, though one was free"
         return _passed(Overdue("start", "start", limits.start, missing), now - entry.waiting_since)
-    whole = limits.of(entry.phase, entry.job.settings.get("stop", {}).get("seconds"))
+    settings = entry.job.settings
+    own = {
+        "train": settings.get("stop", {}).get("seconds"),
+        "sliding": settings.get("evaluation", {}).get("sliding_seconds"),
+    }
+    whole = limits.of(entry.phase, own.get(entry.phase))
     if whole is not None:
         missing = "no phase was entered" if entry.phase == "start" else "it was not over"
         late = _passed(Overdue(entry.phase, entry.phase, whole, missing), now - entry.phase_since)

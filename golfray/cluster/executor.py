@@ -21,8 +21,6 @@ from golfray.sweep.executor import Finished, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 
-RUN_TRIAL = "golfray.core.trial:run_trial"
-
 _END_SECONDS = 15.0
 _SERVICES = "the study's broker or the host of its lanes"
 # They only pass words on, so they answer in milliseconds; a machine that is short of everything, in seconds.
@@ -37,8 +35,9 @@ class RayExecutor:
     None for a local one of the study's own, which may use ``cpus`` CPUs (None: all). ``max_lanes``: no more lanes
     than this, for a study with few trials. ``data``: what the jobs will read, checked on every node before anything
     runs; None leaves it unchecked. ``run``: what every rank calls for a job, as "module:function" with the signature of
-    ``golfray.core.trial.run_trial``. ``limits``: a job that is longer in a phase counts as hung (None: the usual ones).
-    ``cancel_grace_s``: how long a job that was asked to end may take before its lane is killed.
+    ``golfray.core.trial.run_trial``; None: what the job's settings need. ``limits``: a job that is longer in a phase
+    counts as hung (None: the usual ones). ``cancel_grace_s``: how long a job that was asked to end may take before its
+    lane is killed.
 
     Raises :class:`golfray.cluster.preflight.EnvironmentProblem` where Ray cannot run, not even one lane fits, or a node
     lacks the data or cannot write. Starting returns before the ranks are up; jobs may be submitted at once. Once Ray or
@@ -56,7 +55,7 @@ class RayExecutor:
         cpus: int | None = None,
         max_lanes: int | None = None,
         data: DataSettings | None = None,
-        run: str = RUN_TRIAL,
+        run: str | None = None,
         limits: PhaseLimits | None = None,
         cancel_grace_s: float = 30.0,
     ) -> None:
@@ -84,7 +83,7 @@ class RayExecutor:
         address: str | None,
         max_lanes: int | None,
         data: DataSettings | None,
-        run: str,
+        run: str | None,
         limits: PhaseLimits,
     ) -> LanePlan:
         import ray

@@ -19,7 +19,9 @@ CALLS_AT_ONCE = 4
 class Host:
     """Starts a lane for every name, and Tune; methods are called side by side."""
 
-    def __init__(self, broker: Any, plan: LanePlan, lanes: list[str], scratch: Path, run: str, local: bool) -> None:
+    def __init__(
+        self, broker: Any, plan: LanePlan, lanes: list[str], scratch: Path, run: str | None, local: bool
+    ) -> None:
         # These import Train and with it torch: here, and not where this module is imported.
         from golfray.cluster.lane import Lane
         from golfray.cluster.tune_bridge import TuneBridge

@@ -35,10 +35,15 @@ from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_output import output_into, rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
 from golfray.cluster.stacks import allow_inspection
+from golfray.core.settings import RunSettings, beyond_baseline, settings_from_dict
 from golfray.sweep.executor import Job
 
 # What a rank runs for a job: (settings, gang, folder, report, enter) -> Outcome as a dictionary.
 Run = Callable[..., dict[str, Any]]
+
+# What runs a trial, without and with the modules that only some settings need.
+_RUN_BASELINE = "golfray.core.trial:run_trial"
+_RUN_FRONTIER = "golfray.core.train_frontier:run_frontier_trial"
 
 # Start-up problems (no room, a rank that does not come up) are tried again this often before the lane is given up.
 _START_RETRIES = 2
@@ -51,7 +56,7 @@ class RankFailed(RuntimeError):
 class Lane:
     """Runs the trainers of one lane in a thread of the host until the broker sends its ranks home."""
 
-    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str, local: bool) -> None:
+    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str | None, local: bool) -> None:
         self.name = name
         self._plan = plan
         self._broker = broker
@@ -140,7 +145,7 @@ def serve_jobs(config: dict[str, Any]) -> None:
             _forget_last_job()
 
 
-def _run_job(broker: Any, seat: Seat, job: Job, run: str, device: str) -> None:
+def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) -> None:
     log = rank_log(Path(job.folder), seat.rank)
     print(f"=== job {job.job_id}, rank {seat.rank} of {seat.lane}: what it prints is in {log}", flush=True)
     outcome, crash = None, None
@@ -157,17 +162,16 @@ def _run_job(broker: Any, seat: Seat, job: Job, run: str, device: str) -> None:
 
 
 def _outcome_or_crash(
-    broker: Any, seat: Seat, job: Job, run: str, device: str
+    broker: Any, seat: Seat, job: Job, run: str | None, device: str
 ) -> tuple[dict[str, Any] | None, RankError | None]:
     from golfray.core.gang import join_gang
-    from golfray.core.settings import settings_from_dict
 
     report = functools.partial(_report, broker, seat, job.job_id) if seat.rank == 0 else None
     enter = functools.partial(_enter, broker, seat, job.job_id) if seat.rank == 0 else None
     try:
         _known_state()
         settings = settings_from_dict(job.settings)
-        return load_run(run)(settings, join_gang(device), Path(job.folder), report, enter), None
+        return load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter), None
     except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
         traceback.print_exc()
         if (bad_token := describe_bad_token(error)) is not None:
@@ -182,6 +186,11 @@ def _report(broker: Any, seat: Seat, job_id: str, point: dict[str, float]) -> st
 
 def _enter(broker: Any, seat: Seat, job_id: str, phase: str) -> None:
     ray.get(broker.enter.remote(seat, job_id, phase))
+
+
+def run_of(settings: RunSettings) -> str:
+    """What runs a trial of these settings, as "module:function"; golfray.ship.modules packs the same for them."""
+    return _RUN_FRONTIER if beyond_baseline(settings) else _RUN_BASELINE
 
 
 def load_run(name: str) -> Run:

@@ -1,13 +1,11 @@
-"""The whole configuration: its sections, the rules between fields, and what is known of every dotted path."""
+"""The whole configuration: its sections, and what is known of every dotted path."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import types
 import typing
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -16,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from golfray.config import sections
 from golfray.config.errors import ConfigError, nearest, shown
+from golfray.config.rules import RULES
 from golfray.core.settings import RunSettings
 
 # Chosen where a run is started, never by an override: they decide which preset the overrides lie over.
@@ -45,7 +44,10 @@ class Config(sections.Section):
     batch: sections.Batch
     stop: sections.Stop
     data: sections.Data
+    averaging: sections.Averaging
     export: sections.Export
+    evaluation: sections.Evaluation
+    ship: sections.Ship
     runtime: sections.Runtime
 
     @model_validator(mode="after")
@@ -74,87 +76,6 @@ class Config(sections.Section):
                 build: Any = type(field.default)
                 parts[field.name] = build(**section.model_dump())
         return RunSettings(**parts, cap_bytes=self.cap_bytes, bytes_code=bytes_code)
-
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """What must hold between settings: ``paths`` are those that could be changed to mend it.
-
-    ``broken`` gives the message where it does not hold, None where it does.
-    """
-
-    paths: tuple[str, ...]
-    broken: Callable[[Config], str | None]
-
-
-def _heads_divide_width(config: Config) -> str | None:
-    dim, heads = config.model.model_dim, config.model.num_heads
-    if dim % heads == 0 and (dim // heads) % 2 == 0:
-        return None
-    return f"model_dim / num_heads must be an even integer, got {dim} / {heads} = {dim / heads:g}"
-
-
-def _kv_heads_divide_heads(config: Config) -> str | None:
-    heads, kv_heads = config.model.num_heads, config.model.num_kv_heads
-    return None if heads % kv_heads == 0 else f"num_kv_heads must divide num_heads ({heads}), got {kv_heads}"
-
-
-def _mlp_width_is_whole(config: Config) -> str | None:
-    dim, mult = config.model.model_dim, config.model.mlp_mult
-    width = mult * dim
-    if math.isinf(width):
-        return f"mlp_mult * model_dim must be finite, got {mult:g} * {dim}"
-    # A multiple such as 992 / 96 comes back from the product one rounding error beside the integer that was meant.
-    if round(width) >= 1 and abs(width - round(width)) < 1e-6:
-        return None
-    return (
-        f"mlp_mult * model_dim must be a whole number of channels, got {mult:g} * {dim} = {width:g}; "
-        f"the nearest is {max(round(width), 1) / dim!r}"
-    )
-
-
-def _slices_fill_step(config: Config) -> str | None:
-    batch = config.batch
-    unit = batch.slices * batch.seq_len
-    if batch.tokens % unit == 0:
-        return None
-    near = sorted({max(batch.tokens // unit, 1) * unit, (batch.tokens // unit + 1) * unit})
-    return (
-        f"tokens must be a multiple of slices * seq_len ({batch.slices} * {batch.seq_len} = {unit}), "
-        f"got {batch.tokens}; nearest: {' or '.join(map(str, near))}"
-    )
-
-
-def _workers_share_slices(config: Config) -> str | None:
-    slices, workers = config.batch.slices, config.workers
-    return None if slices % workers == 0 else f"slices must be a multiple of workers ({workers}), got {slices}"
-
-
-def _validation_has_a_sequence(config: Config) -> str | None:
-    batch = config.batch
-    least = batch.slices * batch.seq_len
-    if batch.val_tokens >= least:
-        return None
-    return (
-        f"val_tokens must be >= slices * seq_len ({batch.slices} * {batch.seq_len} = {least}), got {batch.val_tokens}"
-    )
-
-
-def _run_ends(config: Config) -> str | None:
-    if config.stop.steps is not None or config.stop.seconds is not None:
-        return None
-    return "steps and seconds are both null; set at least one"
-
-
-RULES = (
-    Rule(("model.num_heads", "model.model_dim"), _heads_divide_width),
-    Rule(("model.num_kv_heads", "model.num_heads"), _kv_heads_divide_heads),
-    Rule(("model.mlp_mult", "model.model_dim"), _mlp_width_is_whole),
-    Rule(("batch.tokens", "batch.seq_len", "batch.slices"), _slices_fill_step),
-    Rule(("batch.slices", "workers"), _workers_share_slices),
-    Rule(("batch.val_tokens", "batch.seq_len", "batch.slices"), _validation_has_a_sequence),
-    Rule(("stop.seconds", "stop.steps"), _run_ends),
-)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,8 @@ Rate = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Bits = Annotated[int, Field(ge=4, le=8)]
+Bits = Annotated[int, Field(ge=2, le=32)]
+Clip = Literal["quantile", "max", "std", "best"]
 
 LARGEST_SEED = 2**63 - 1
 
@@ -157,20 +158,91 @@ class Data(Section):
 class Export(Section):
     """How trained weights become bytes; what can change after training."""
 
+    format: Literal["reference", "flat"]
+    """reference: int8 rows in a torch file under zlib, as the challenge's baseline; flat: all the settings below."""
     bits_attention: Bits
-    """Bits of an attention matrix's integers."""
+    """Bits of an attention matrix's integers: 4 to 8, under flat 2 to 8, or 16 or 32 for floating point."""
     bits_mlp: Bits
-    """Bits of an MLP matrix's integers."""
+    """Bits of an MLP matrix's integers: 4 to 8, under flat 2 to 8, or 16 or 32 for floating point."""
     bits_embedding: Bits
-    """Bits of the token table's (and an untied head's) integers."""
+    """Bits of the token table's and an untied head's integers: 4 to 8, under flat 2 to 8, or 16 or 32 for floats."""
     keep_float_max_numel: Whole
-    """Tensors of at most this many elements stay floating point; 0 quantizes every one."""
+    """Tensors of at most this many elements stay floating point (see bits_control, bits_small); 0: none does."""
     scale_floor: Rate
     """Smallest quantization step of a row; 0: no floor. With a floor, bits stop deciding the size of small weights."""
     clip_quantile: Share
-    """Quantile of a row's magnitudes at which it is clipped; 1 is the maximum."""
-    zlib_level: Annotated[int, Field(ge=0, le=9)]
-    """Compression level of the artifact; 0 stores it uncompressed."""
+    """Quantile of a row's magnitudes at which it is clipped, where the clip is quantile; 1 is the maximum."""
+    codec_level: Annotated[int, Field(ge=0, le=22)]
+    """Compression level: 0 to 9 for zlib (0 stores) and lzma, 1 to 22 for zstd, 0 to 11 for brotli."""
+    codec: Literal["zlib", "lzma", "zstd", "brotli"]
+    """What compresses the artifact; zstd and brotli need golfray[codecs]. The reference format has zlib only."""
+    shuffle: bool
+    """true: bytes at even places first, then those at odd ones, which brings like bytes of 16-bit numbers together."""
+    bits_control: Bits
+    """Bits of the control vectors among the small tensors, 32 or 16 for floating point, 2 to 8 for integers."""
+    bits_small: Bits
+    """Bits of the other small tensors, 32 or 16 for floating point, 2 to 8 for integers."""
+    clip_attention: Clip
+    """Where rows of attention matrices are clipped: quantile, max, std (k deviations), best (of several quantiles)."""
+    clip_mlp: Clip
+    """Where rows of MLP matrices are clipped, by the same choices."""
+    clip_embedding: Clip
+    """Where rows of the token table and an untied head are clipped, by the same choices."""
+    clip_k_attention: Positive
+    """Standard deviations at which rows of attention matrices are clipped, where their clip is std."""
+    clip_k_mlp: Positive
+    """Standard deviations at which rows of MLP matrices are clipped, where their clip is std."""
+    clip_k_embedding: Positive
+    """Standard deviations at which rows of the token table are clipped, where its clip is std."""
+    clip_best_of: Annotated[int, Field(ge=2, le=8)]
+    """How many quantiles the clip best tries for each tensor; it keeps the one of least squared error."""
+    group_size: Whole
+    """Columns of a row that share a quantization step; 0: the whole row has one."""
+    overrides: str
+    """Exceptions by tensor name, as in "*.attn.c_k.* bits=8; blocks.0.* clip=std k=14"; later ones win. Empty: none."""
+    gptq: bool
+    """true: rounding errors are made up for by later columns (GPTQ), which takes calibration on training tokens."""
+    gptq_batches: Count
+    """Batches of calibration, each one micro-batch of training tokens."""
+    gptq_damping: Positive
+    """Share of the mean diagonal that is added to the diagonal of each Hessian."""
+    gptq_reserve_seconds: Rate
+    """Seconds before its end at which timed training stops, so that calibration lies within them; 0: none."""
+
+
+class Averaging(Section):
+    """Which weights are exported: those of the last step, or a mean over steps; the live ones are scored as well."""
+
+    method: Literal["none", "ema", "swa"]
+    """none: the last weights; ema: their exponential moving average from the start on; swa: the mean of snapshots."""
+    ema_decay: Decay
+    """Weight that the average keeps at each step. Not used where the window is set."""
+    ema_window_share: Share | None
+    """Time constant of the average as a share of the run, whatever its number of steps; null: ema_decay instead."""
+    swa_start_multiplier: Share
+    """Snapshots are taken where the learning-rate multiplier is below this. Not used where the share is set."""
+    swa_start_share: Share | None
+    """Snapshots are taken over this last share of the run; null: from swa_start_multiplier on."""
+    swa_every_steps: Count
+    """Steps from one snapshot to the next. Not used where the share is set."""
+    swa_every_share: Share | None
+    """The same as a share of the run; null: count swa_every_steps instead."""
+
+
+class Evaluation(Section):
+    """What is measured of the exported model besides its score, on the same text."""
+
+    sliding_stride: Count | None
+    """Tokens that each sliding window scores with all before them as context; at most seq_len. null: no windows."""
+    sliding_seconds: Positive | None
+    """Time for sliding windows; beyond it there is no bpb/sliding, and the trial keeps its score. null: no limit."""
+
+
+class Ship(Section):
+    """The form in which the training script ships."""
+
+    source: Literal["plain", "lzma"]
+    """plain: source text; lzma: the same, compressed into a line that unpacks and runs it. What ships is counted."""
 
 
 class Runtime(Section):

@@ -75,13 +75,20 @@ class Trainer:
         if self.gang.device.type == "cuda":
             torch.cuda.synchronize(self.gang.device)
 
-    def run(self, clock: Clock, report: Report | None) -> Training:
-        """Train until the clock or the number of steps says so, a report asks to stop, or the loss is not finite."""
+    def run(
+        self, clock: Clock, report: Report | None, after_step: Callable[[int, float], None] | None = None
+    ) -> Training:
+        """Train until the clock or the number of steps says so, a report asks to stop, or the loss is not finite.
+
+        ``after_step(steps, seconds)`` is called once a step, when the clock has been read, which counts its time.
+        """
         settings, result = self.settings, Training()
         last_mark, loss = 0, torch.zeros((), device=self.gang.device)
         clock.start()
         while True:
             result.seconds, asked_to_stop = clock.read(result.stop_reason is not None)
+            if after_step and result.steps:
+                after_step(result.steps, result.seconds)
             over = is_over(settings.stop, result.steps, result.seconds)
             result.stopped = asked_to_stop and not over
             over = over or asked_to_stop

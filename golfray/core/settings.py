@@ -95,15 +95,61 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
-    """How trained weights become bytes (section 3.6); bits are per tensor class, stored one integer a byte."""
+    """How trained weights become bytes. The format "reference" (section 3.6) heeds the first eight, "flat" them all."""
 
+    format: str = "reference"
     bits_attention: int = 8
     bits_mlp: int = 8
     bits_embedding: int = 8
     keep_float_max_numel: int = 65_536
     scale_floor: float = 1.0 / 127.0
     clip_quantile: float = 0.9999984
-    zlib_level: int = 9
+    codec_level: int = 9
+    codec: str = "zlib"
+    shuffle: bool = False
+    bits_control: int = 32
+    bits_small: int = 16
+    clip_attention: str = "quantile"
+    clip_mlp: str = "quantile"
+    clip_embedding: str = "quantile"
+    clip_k_attention: float = 12.85
+    clip_k_mlp: float = 12.85
+    clip_k_embedding: float = 20.0
+    clip_best_of: int = 5
+    group_size: int = 0
+    overrides: str = ""
+    gptq: bool = False
+    gptq_batches: int = 16
+    gptq_damping: float = 0.01
+    gptq_reserve_seconds: float = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class AveragingSettings:
+    """Which weights are exported: the last ("none"), or a mean over steps ("ema", "swa"); a share replaces its step."""
+
+    method: str = "none"
+    ema_decay: float = 0.997
+    ema_window_share: float | None = 0.065
+    swa_start_multiplier: float = 0.5
+    swa_start_share: float | None = None
+    swa_every_steps: int = 50
+    swa_every_share: float | None = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """What is measured of the exported model besides its score; no stride means no sliding windows."""
+
+    sliding_stride: int | None = None
+    sliding_seconds: float | None = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ShipSettings:
+    """The form in which the script ships, of which only its packer takes notice: "plain" or "lzma"."""
+
+    source: str = "plain"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +177,24 @@ class RunSettings:
     batch: BatchSettings = BatchSettings()
     stop: StopSettings = StopSettings()
     data: DataSettings = DataSettings()
+    averaging: AveragingSettings = AveragingSettings()
     export: ExportSettings = ExportSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    ship: ShipSettings = ShipSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     cap_bytes: int = 16_000_000
     bytes_code: int = 0
     clock_trace: str = ""
+
+
+def beyond_baseline(settings: RunSettings) -> list[str]:
+    """Paths of the settings on which only the modules behind golfray.core.train_frontier act."""
+    asked = {
+        "averaging.method": settings.averaging.method != "none",
+        "export.format": settings.export.format != "reference",
+        "evaluation.sliding_stride": settings.evaluation.sliding_stride is not None,
+    }
+    return [path for path, wanted in asked.items() if wanted]
 
 
 def settings_to_json(settings: RunSettings) -> str:

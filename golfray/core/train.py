@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 
 from golfray.core.gang import join_gang, leave_gang
 from golfray.core.settings import settings_from_dict
@@ -15,12 +16,12 @@ def print_point(point: dict[str, float]) -> None:
     print(" ".join(f"{name}:{value:.6g}" for name, value in point.items()), flush=True)
 
 
-def run_from_text(settings_text: str, folder: str) -> int:
-    """Join the gang that the environment describes, run the trial the settings describe, print how it ended."""
+def run_from_text(settings_text: str, folder: str, run: Callable[..., dict]) -> int:
+    """Join the gang that the environment describes, ``run`` the trial the settings describe, print how it ended."""
     settings = settings_from_dict(json.loads(settings_text))
     gang = join_gang(settings.runtime.device)
     try:
-        result = run_trial(settings, gang, pathlib.Path(folder), print_point)
+        result = run(settings, gang, pathlib.Path(folder), print_point)
         # Nobody leaves while rank 0 still writes.
         gang.broadcast_floats([0.0])
     finally:
@@ -30,13 +31,13 @@ def run_from_text(settings_text: str, folder: str) -> int:
     return 0
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], run: Callable[..., dict]) -> int:
     """Entry point: a settings file, and the folder to write into (default: the current one). Returns the exit code."""
     if not 1 <= len(arguments) <= 2:
         print(f"usage: {sys.argv[0]} SETTINGS.json [FOLDER]", file=sys.stderr)
         return 2
     text = pathlib.Path(arguments[0]).read_text(encoding="utf-8")
-    return run_from_text(text, arguments[1] if len(arguments) == 2 else os.getcwd())
+    return run_from_text(text, arguments[1] if len(arguments) == 2 else os.getcwd(), run)
 
 
 def leave_process(code: int) -> None:
@@ -51,4 +52,4 @@ def leave_process(code: int) -> None:
 
 
 if __name__ == "__main__":
-    leave_process(main(sys.argv[1:]))
+    leave_process(main(sys.argv[1:], run_trial))

@@ -1,5 +1,6 @@
 """One trial from settings to score: train, checkpoint, export, reload what was written, score that."""
 
+import functools
 import io
 import json
 import math
@@ -7,23 +8,23 @@ import pathlib
 import time
 from collections.abc import Callable
 
+import numpy
 import torch
 
 from golfray.core.artifact import pack_artifact, sha256_hex, unpack_artifact, write_atomically
-from golfray.core.byte_table import load_byte_table
+from golfray.core.byte_table import ByteTable, load_byte_table
 from golfray.core.clock import Clock, load_trace
 from golfray.core.gang import Gang
 from golfray.core.loop import Report, Trainer, Training
-from golfray.core.model import build_model
+from golfray.core.model import GPT, build_model
 from golfray.core.muon import orthogonalize
 from golfray.core.optimizers import Optimizers
 from golfray.core.quantize import dequantize_state, quantize_state
 from golfray.core.runtime import choose_runtime, count_graphs, prepare_device
-from golfray.core.score import score_model
-from golfray.core.settings import RunSettings, settings_to_json
+from golfray.core.score import Score, score_model
+from golfray.core.settings import ExportSettings, RunSettings, beyond_baseline, settings_to_json
 from golfray.core.shards import TokenStream, list_shards, load_validation_tokens
 
-ARTIFACT_NAME = "final_model.int8.ptz"
 CHECKPOINT_NAME = "checkpoint.pt"
 
 
@@ -46,11 +47,52 @@ class Phases:
             self.tell(name)
 
 
-def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings) -> bytes:
+class Parts:
+    """The steps of one trial that recipes differ in, as the baseline has them; golfray.core.frontier has the others.
+
+    They are called in the order in which they stand here, on every rank where nothing else is said. ``enter(phase)``
+    begins a phase of its own for what a step does. ``artifact_name``: of the file that is exported.
+    """
+
+    artifact_name = "final_model.int8.ptz"
+
+    def training_settings(self, settings: RunSettings) -> RunSettings:
+        """What the training loop goes by. Raises ``ValueError`` on settings that this recipe would not act on."""
+        if beyond_baseline(settings):
+            raise ValueError(f"golfray.core.train_frontier must run {beyond_baseline(settings)}")
+        return settings
+
+    def begin(self, model: GPT) -> None:
+        """The model is as it begins: warm-up has left no trace, and the clock has not started."""
+
+    def after_step(self, steps: int, seconds: float) -> None:
+        """``steps`` steps are done, ``seconds`` of training into the run; its time counts."""
+
+    def end(self, score: Callable[[], Score]) -> dict[str, float]:
+        """Leave in the model the weights that are kept; returns metrics. ``score()`` is validation, collective."""
+        return {}
+
+    def calibrate(self, stream: TokenStream, enter: Callable[[str], None]) -> None:
+        """Learn from training tokens what the export needs."""
+
+    def export_state(self, state: dict[str, torch.Tensor], export: ExportSettings) -> bytes:
+        """The artifact's bytes; rank 0 only. Raises ``ValueError`` on weights that are not finite."""
+        container, _ = quantize_state(state, export)
+        return pack_artifact(container, export.codec_level)
+
+    def load_artifact(self, content: bytes) -> dict[str, torch.Tensor]:
+        """The state dict inside an artifact."""
+        return dequantize_state(unpack_artifact(content))
+
+    def evaluate(self, validation: numpy.ndarray, table: ByteTable, enter: Callable[[str], None]) -> dict[str, float]:
+        """Further metrics of the exported model, whose weights the model has by then."""
+        return {}
+
+
+def export_checkpoint(checkpoint: pathlib.Path, settings: RunSettings, parts: Parts | None = None) -> bytes:
     """The artifact's bytes for a saved state dict. Raises ``ValueError`` on weights that are not finite."""
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    container, _ = quantize_state(state, settings.export)
-    return pack_artifact(container, settings.export.zlib_level)
+    return (parts or Parts()).export_state(state, settings.export)
 
 
 def run_trial(
@@ -59,16 +101,20 @@ def run_trial(
     folder: pathlib.Path,
     report: Report | None = None,
     enter: Callable[[str], None] | None = None,
+    parts: Parts | None = None,
 ) -> dict:
     """Run one trial on every rank of a gang and return, on every rank, how it ended.
 
-    Rank 0 writes settings.json, checkpoint.pt, final_model.int8.ptz, clock.json, curve.jsonl and result.json into
-    ``folder``. ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is
-    a reason to stop. ``enter(phase)`` is called on rank 0 as a phase begins: "data", "compile", "train", "validate",
-    "export", "score". The result is {"kind": "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics",
-    "phases" (seconds), "artifact", "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
+    Rank 0 writes settings.json, checkpoint.pt, the artifact, clock.json, curve.jsonl and result.json into ``folder``.
+    ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is a reason to
+    stop. ``enter(phase)`` is called on rank 0 as a phase begins: "data", "compile", "train", "validate", "export",
+    "score", and those that ``parts`` enter (None: the baseline's parts, which enter none). The result is {"kind":
+    "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics", "phases" (seconds), "artifact" (name of the
+    file), "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
     """
     folder, leads = pathlib.Path(folder), gang.rank == 0
+    parts = parts or Parts()
+    training_settings = parts.training_settings(settings)
     phases = Phases(enter if leads else None)
     phases.begin("data")
     if leads:
@@ -92,12 +138,13 @@ def run_trial(
     compile_muon = runtime.compiled and on_cuda
     newton_schulz = torch.compile(orthogonalize, dynamic=False, fullgraph=True) if compile_muon else orthogonalize
     optimizers = Optimizers(model, settings, gang, newton_schulz)
-    trainer = Trainer(model, loss_of, optimizers, stream, settings, gang)
+    trainer = Trainer(model, loss_of, optimizers, stream, training_settings, gang)
     trainer.warm_up(max(settings.schedule.warmup_steps, int(runtime.compiled)))
+    parts.begin(model)
 
     phases.begin("train")
     graphs_before = count_graphs() if runtime.compiled else 0
-    training = trainer.run(clock, report)
+    training = trainer.run(clock, report, parts.after_step)
     # float16 is what the container keeps small tensors and row scales in.
     fits = all(bool(torch.isfinite(parameter.detach().half()).all()) for parameter in model.parameters())
     if training.diverged is None and not fits:
@@ -110,32 +157,36 @@ def run_trial(
         write_atomically(folder / "curve.jsonl", lines.encode())
 
     kind, reason, artifact, digest = "scored", "", None, None
-    evaluate = loss_of if on_cuda else model
+    score = functools.partial(score_model, loss_of if on_cuda else model, validation, table, settings.batch, gang)
     if training.diverged is not None:
         kind, reason = "diverged", training.diverged
     elif training.stopped:
         kind, reason = "stopped", training.stop_reason or ""
     else:
+        phases.begin("validate")
+        metrics |= parts.end(score)
         if leads:
             buffer = io.BytesIO()
             torch.save(model.state_dict(), buffer)
             write_atomically(folder / CHECKPOINT_NAME, buffer.getvalue())
-        phases.begin("validate")
-        before = score_model(evaluate, validation, table, settings.batch, gang)
+        before = score()
         metrics |= {"bpb/prequant": before.bits_per_byte, "val_loss/prequant": before.loss}
+        parts.calibrate(stream, phases.begin)
         phases.begin("export")
         content = b""
         if leads:
-            write_atomically(folder / ARTIFACT_NAME, export_checkpoint(folder / CHECKPOINT_NAME, settings))
-            content = (folder / ARTIFACT_NAME).read_bytes()
+            path = folder / parts.artifact_name
+            write_atomically(path, export_checkpoint(folder / CHECKPOINT_NAME, settings, parts))
+            content = path.read_bytes()
         content = gang.broadcast_bytes(content)
         phases.begin("score")
-        model.load_state_dict(dequantize_state(unpack_artifact(content)))
-        after = score_model(evaluate, validation, table, settings.batch, gang)
+        model.load_state_dict(parts.load_artifact(content))
+        after = score()
         metrics |= {"bpb/roundtrip": after.bits_per_byte, "val_loss/roundtrip": after.loss}
         metrics |= artifact_metrics(len(content), settings)
-        artifact, digest = ARTIFACT_NAME, sha256_hex(content)
+        artifact, digest = parts.artifact_name, sha256_hex(content)
         kind, reason = judge(after.bits_per_byte, metrics["bytes/margin"], settings.cap_bytes)
+        metrics |= parts.evaluate(validation, table, phases.begin)
     phases.begin("")
     result = {
         "kind": kind,

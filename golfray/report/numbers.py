@@ -37,6 +37,14 @@ def margin_text(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{int(value):+,}"
 
 
+def sliding_text(metrics: Mapping[str, float]) -> str:
+    """What sliding windows gave, where a trial has ``sliding/scored_share``: they may have run out of time."""
+    if "bpb/sliding" in metrics:
+        return f"by sliding windows: {bpb_text(metrics['bpb/sliding'])}"
+    share = metrics["sliding/scored_share"]
+    return f"by sliding windows: no score, {share:.0%} of the text in evaluation.sliding_seconds"
+
+
 def seconds_text(value: float) -> str:
     """Seconds as ``14.9 s``, ``2 min 05 s`` or ``1 h 02 min``; what is no number of seconds as it is."""
     if not math.isfinite(value):

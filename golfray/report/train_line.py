@@ -13,7 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from golfray.report.live_display import LiveDisplay
-from golfray.report.numbers import KIND_STYLE, bpb_text, first_line, margin_text, outcome_text, seconds_text
+from golfray.report.numbers import (
+    KIND_STYLE,
+    bpb_text,
+    first_line,
+    margin_text,
+    outcome_text,
+    seconds_text,
+    sliding_text,
+)
 from golfray.report.printable import line, printable
 from golfray.sweep.outcome import Outcome
 
@@ -98,6 +106,10 @@ def print_result(outcome: Outcome, folder: Path, console: Console, warning: str 
                 f"{bpb_text(metrics.get('bpb/prequant'))} before it"
             )
         )
+    if "bpb/live" in metrics:
+        lines.append(Text(f"averaged weights are exported; the live ones had {bpb_text(metrics['bpb/live'])}"))
+    if "sliding/scored_share" in metrics:
+        lines.append(Text(sliding_text(metrics)))
     if "bytes/total" in metrics:
         code, model, margin = (metrics.get(f"bytes/{name}") for name in ("code", "model", "margin"))
         cap = int(metrics["bytes/total"] + (margin or 0))

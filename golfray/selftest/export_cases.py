@@ -24,7 +24,7 @@ REFERENCE_EXPORT = ExportSettings()
 def summarize_export(state: State) -> tuple[dict[str, Any], dict[str, Any], State]:
     """Export a state dict as the reference does; returns its sizes, the container, and the weights read back."""
     container, payload = quantize_state(state, REFERENCE_EXPORT)
-    content = pack_artifact(container, REFERENCE_EXPORT.zlib_level)
+    content = pack_artifact(container, REFERENCE_EXPORT.codec_level)
     sizes = {
         "stats": {
             "param_count": sum(tensor.numel() for tensor in state.values()),

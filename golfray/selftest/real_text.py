@@ -40,7 +40,7 @@ def compute_real_text(case: Case, context: Context) -> dict[str, Any]:
     before = score_model(model, tokens, table, settings.batch, ALONE)
     export = ExportSettings()
     container, payload = quantize_state(model.state_dict(), export)
-    content = pack_artifact(container, export.zlib_level)
+    content = pack_artifact(container, export.codec_level)
     model.load_state_dict(dequantize_state(unpack_artifact(content)))
     after = score_model(model, tokens, table, settings.batch, ALONE)
     return {

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 import torch
 
+from golfray.core.container import FLAT_MAGIC
 from golfray.core.model import GPT
 from golfray.core.quantize import QUANT_FORMAT, dequantize_state
 from golfray.core.settings import ModelSettings
+from golfray.ship.foreign_flat import flat_shapes, flat_state, open_flat
 
 _FLOAT_DTYPES = {
     "float64": torch.float64,
@@ -26,24 +28,33 @@ _PARTS = ("quantized", "scales", "dtypes", "passthrough", "passthrough_orig_dtyp
 def foreign_state(content: bytes, settings: ModelSettings) -> dict[str, torch.Tensor]:
     """The weights inside an artifact, as a state dict of the model that ``settings`` describe, trusting nothing.
 
-    Nothing it says is run, and its sizes are bounded by the model's before memory is taken, which the model itself does
-    not take: its shapes are enough. Raises ``ValueError`` where the artifact is damaged, hostile, or another model's.
+    Its first bytes say which of the two formats it has. Nothing it says is run, and its sizes are bounded by the
+    model's before memory is taken, which the model itself does not take: its shapes are enough. Raises ``ValueError``
+    where the artifact is damaged, hostile, or another model's, or needs a codec that is not installed.
     """
     with torch.device("meta"):
-        own = GPT(settings).state_dict()
-    bound = 2**20 + sum(8 * tensor.numel() + 4096 for tensor in own.values())
+        own = {name: tensor.shape for name, tensor in GPT(settings).state_dict().items()}
+    bound = 2**20 + sum(8 * shape.numel() + 4096 for shape in own.values())
+    if content.startswith(FLAT_MAGIC.encode()):
+        flat = open_flat(content, bound, len(own))
+        refuse_other_shapes(flat_shapes(flat), own)
+        return flat_state(flat)
     container = open_container(content, bound)
-    shapes = container_shapes(container)
+    refuse_other_shapes(container_shapes(container), own)
+    _refuse_not_finite(container)
+    return dequantize_state(container)
+
+
+def refuse_other_shapes(shapes: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> None:
+    """Raise ``ValueError`` where an artifact's tensors are not those of the model."""
     wrong = [
         f"{name}: {tuple(shapes[name]) if name in shapes else 'missing'}, model has "
-        f"{tuple(own[name].shape) if name in own else 'no such parameter'}"
+        f"{tuple(own[name]) if name in own else 'no such parameter'}"
         for name in {**own, **shapes}
-        if name not in own or name not in shapes or own[name].shape != shapes[name]
+        if name not in own or name not in shapes or own[name] != shapes[name]
     ]
     if wrong:
         raise ValueError(f"artifact does not fit the model: {'; '.join(wrong[:5])} ({len(wrong)} in all)")
-    _refuse_not_finite(container)
-    return dequantize_state(container)
 
 
 def open_container(content: bytes, max_bytes: int) -> dict:

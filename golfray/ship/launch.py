@@ -14,6 +14,7 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings, settings_to_json
+from golfray.ship.modules import recipe_of
 
 LOG_NAME = "train.log"
 _KEPT_LINES = 30
@@ -47,7 +48,7 @@ def run_under_torchrun(
     folder.mkdir(parents=True)
     settings_file = folder / "settings.json"
     settings_file.write_text(settings_to_json(settings), encoding="utf-8")
-    command = [sys.executable, "-u", "-m", "golfray.core.train", str(settings_file), str(folder)]
+    command = [sys.executable, "-u", "-m", recipe_of(settings).entry, str(settings_file), str(folder)]
     if workers > 1:
         command[2:3] = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={workers}", "-m"]
     # Ranks on one machine talk over loopback only.

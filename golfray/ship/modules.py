@@ -4,6 +4,8 @@ import ast
 import dataclasses
 import pathlib
 
+from golfray.core.settings import RunSettings, beyond_baseline
+
 # Syntax newer than this is refused, so that the packed script runs on every Python that the challenge's images have.
 OLDEST_PYTHON = (3, 10)
 
@@ -18,19 +20,28 @@ class PackError(ValueError):
 class Recipe:
     """The modules below ``folder`` (one flat package named ``package``) that the module ``entry`` leads to.
 
-    ``entry`` must define ``main(arguments)`` and ``run_from_text(settings_text, folder)``, as golfray.core.train does.
+    One of them must define ``main(arguments, run)`` and ``run_from_text(settings_text, folder, run)``, as
+    golfray.core.train does, and one ``run``, the function that runs a trial as golfray.core.trial.run_trial does.
     """
 
     folder: pathlib.Path
     package: str
     entry: str
+    run: str
 
     def path_of(self, module: str) -> pathlib.Path:
         """Source file of a module of the package, whether or not it exists."""
         return self.folder / (module.removeprefix(self.package + ".") + ".py")
 
 
-BASELINE = Recipe(pathlib.Path(__file__).parents[1] / "core", "golfray.core", "golfray.core.train")
+CORE = pathlib.Path(__file__).parents[1] / "core"
+BASELINE = Recipe(CORE, "golfray.core", "golfray.core.train", "run_trial")
+FRONTIER = Recipe(CORE, "golfray.core", "golfray.core.train_frontier", "run_frontier_trial")
+
+
+def recipe_of(settings: RunSettings) -> Recipe:
+    """The smallest recipe that does all that the settings ask for."""
+    return FRONTIER if beyond_baseline(settings) else BASELINE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,13 @@ from golfray.ship.modules import Module, Recipe, is_house_import, is_main_block
 THIRD_PARTY = frozenset({"numpy", "sentencepiece", "torch"})
 SETTINGS_NAME = "SETTINGS"
 # Names that the packer's own lines need, and what they are.
-PACKER_NAMES = {SETTINGS_NAME: "the settings", "os": "os", "sys": "sys"}
+PACKER_NAMES = {
+    SETTINGS_NAME: "the settings",
+    "base64": "base64",
+    "lzma": "lzma",
+    "os": "os",
+    "sys": "sys",
+}
 # A module that reads these would see those of the script.
 OWN_MODULE_NAMES = frozenset({"__annotations__", "__doc__", "__file__", "__name__", "__package__", "__spec__"})
 

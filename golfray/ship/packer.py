@@ -1,25 +1,50 @@
 """One script that trains, exports and scores: the core modules of a recipe joined, with its settings inside.
 
+It ships as plain source, or as source that unpacks itself: LZMA, written as base85 text in one line of Python. Either
+way the settings stand beside the code as one padded line, so that they can be read, and the length depends on none.
+
 ``python train_gpt.py`` runs what it carries and writes into the current folder; ``python train_gpt.py SETTINGS.json
 [FOLDER]`` runs other settings, such as those with the paths of another machine. Both work under torchrun.
 """
 
+import base64
 import dataclasses
 import hashlib
+import lzma
 import pathlib
 
 from golfray.core.settings import RunSettings, settings_to_json
-from golfray.ship.modules import BASELINE, PackError, Recipe, recipe_modules
+from golfray.ship.modules import PackError, Recipe, recipe_modules, recipe_of
 from golfray.ship.names import SETTINGS_NAME, defined_names, find_problems, outside_imports
 from golfray.ship.strip import strip_module
 
 SETTINGS_BYTES = 4096
 ENTRY_FUNCTIONS = ("main", "run_from_text", "leave_process")
-MAIN_BLOCK = f"""
+MAIN_BLOCK = """
 if __name__ == "__main__":
- leave_process(main(sys.argv[1:]) if sys.argv[1:] else run_from_text({SETTINGS_NAME}, os.getcwd()))
+ leave_process(main(sys.argv[1:], {run}) if sys.argv[1:] else run_from_text({settings}, os.getcwd(), {run}))
 """
 MAIN_BLOCK_IMPORTS = ("import os", "import sys")
+
+# A raw stream: what a container would add (magic, checksum, index) the script does not need. The dictionary holds any
+# script whole, and these literal and position bits made the baseline smallest of all that LZMA2 has.
+LZMA_FILTERS = (
+    {
+        "id": lzma.FILTER_LZMA2,
+        "dict_size": 2**20,
+        "lc": 3,
+        "lp": 0,
+        "pb": 0,
+        "mode": lzma.MODE_NORMAL,
+        "nice_len": 273,
+        "mf": lzma.MF_BT4,
+        "depth": 1000,
+    },
+)
+UNPACKING_IMPORTS = "import base64, lzma\n"
+UNPACKING = (
+    "exec(lzma.decompress(base64.b85decode('{text}'), lzma.FORMAT_RAW, None, [{{'id': {id}, 'dict_size': {size}}}]))\n"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +66,17 @@ class PackedScript:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def pack(settings: RunSettings, recipe: Recipe = BASELINE) -> PackedScript:
-    """Pack a recipe with these settings; the same bytes wherever and whenever it is done.
+def pack(settings: RunSettings, recipe: Recipe | None = None) -> PackedScript:
+    """Pack a recipe (None: the one that the settings need) with these settings, in the form that ``ship.source`` says.
 
-    A ``settings.bytes_code`` of 0 is filled in. Raises :class:`PackError` where it is another number than the script's
-    length (the code has changed since), where the settings do not fit, and where the modules cannot become one script.
+    The plain form is the same bytes wherever and whenever it is made; the compressed one wherever liblzma encodes
+    alike, which only a release of it may change. A ``settings.bytes_code`` of 0 is filled in. Raises
+    :class:`PackError` where it is another number than the script's length (the code has changed since), where the
+    settings do not fit, and where the modules cannot become one script.
     """
-    names, before, after = join_modules(recipe)
+    recipe = recipe or recipe_of(settings)
+    names, imports, code = join_modules(recipe)
+    before, after = around_settings(imports, code, settings.ship.source)
     length = len(before.encode()) + SETTINGS_BYTES + len(after.encode())
     if settings.bytes_code not in (0, length):
         raise PackError(
@@ -60,9 +89,30 @@ def pack(settings: RunSettings, recipe: Recipe = BASELINE) -> PackedScript:
     return PackedScript(content, settings, names)
 
 
-def bytes_code(recipe: Recipe = BASELINE) -> int:
-    """Length in bytes of a recipe's packed script, whatever its settings. Raises as :func:`pack` does of modules."""
-    return pack(RunSettings(), recipe).bytes_code
+def around_settings(imports: str, code: str, source: str) -> tuple[str, str]:
+    """The script's text before and after the settings, in the form ``source``: "plain" or "lzma"."""
+    if source == "plain":
+        return f"{imports}\n{SETTINGS_NAME} = r'", f"'\n{code}"
+    if source == "lzma":
+        return f"{UNPACKING_IMPORTS}{SETTINGS_NAME} = r'", f"'\n{self_extracting(imports + code)}"
+    raise PackError(f"ship.source must be plain or lzma, got {source!r}")
+
+
+def self_extracting(code: str) -> str:
+    """One line of Python that runs ``code`` in its own namespace, from a compressed form of it."""
+    packed = lzma.compress(code.encode(), lzma.FORMAT_RAW, filters=LZMA_FILTERS)
+    # Base85 has neither quotes nor backslashes; of the filter, unpacking needs to know the dictionary alone.
+    text = base64.b85encode(packed).decode()
+    return UNPACKING.format(text=text, id=LZMA_FILTERS[0]["id"], size=LZMA_FILTERS[0]["dict_size"])
+
+
+def bytes_code(settings: RunSettings, recipe: Recipe | None = None) -> int:
+    """Length in bytes of the script that ships with these settings, one number a recipe and form.
+
+    Raises as :func:`pack` does of modules.
+    """
+    plain = dataclasses.replace(RunSettings(), ship=settings.ship)
+    return pack(plain, recipe or recipe_of(settings)).bytes_code
 
 
 def write_packed(path: pathlib.Path, script: PackedScript) -> None:
@@ -87,21 +137,22 @@ def settings_line(settings: RunSettings) -> str:
 
 
 def join_modules(recipe: Recipe) -> tuple[tuple[str, ...], str, str]:
-    """Names of the modules, and the script's text before and after the settings."""
+    """Names of the modules, their import statements, and all other code, which ends with the main block."""
     modules = recipe_modules(recipe)
     problems = find_problems(modules, recipe)
-    entry = modules[-1]
+    defined = {name for module in modules for name in defined_names(module)}
     problems += [
-        f"{entry.path}: defines no {name}, which the packed script calls"
-        for name in ENTRY_FUNCTIONS
-        if name not in defined_names(entry)
+        f"{modules[-1].path}: leads to no {name}, which the packed script calls"
+        for name in (*ENTRY_FUNCTIONS, recipe.run)
+        if name not in defined
     ]
     if problems:
         raise PackError("\n".join(problems))
     statements = {statement for module in modules for *_, statement in outside_imports(module, recipe.package)}
     imports = merge_imports(statements | set(MAIN_BLOCK_IMPORTS))
     code = "".join(strip_module(module) for module in modules)
-    return tuple(module.name for module in modules), f"{imports}\n{SETTINGS_NAME} = r'", "'\n" + code + MAIN_BLOCK
+    main_block = MAIN_BLOCK.format(run=recipe.run, settings=SETTINGS_NAME)
+    return tuple(module.name for module in modules), imports, code + main_block
 
 
 def merge_imports(statements: set[str]) -> str:

@@ -27,7 +27,7 @@ class Started:
 
 @dataclasses.dataclass(frozen=True)
 class Entered:
-    """A running attempt has begun a phase: "data", "compile", "train", "validate", "export" or "score"."""
+    """A running attempt has begun a phase: one of :data:`golfray.sweep.limits.PHASES` after "start"."""
 
     job_id: str
     phase: str

@@ -27,8 +27,11 @@ from golfray.sweep.space_file import SpaceFile
 _MOST_STEPS = 2**53
 
 # These decide what a score means or on which machine it was made: trials that differ in them are never ranked.
-_FIDELITY_SECTIONS = ("stop.", "runtime.", "data.")
+_FIDELITY_SECTIONS = ("stop.", "runtime.", "data.", "evaluation.")
 _FIDELITY_PATHS = ("workers", "cap_bytes", "batch.val_tokens")
+
+# These decide which code ships and in which form. Its size is one number of a study.
+_CODE_PATHS = ("averaging.method", "export.format", "ship.source")
 
 
 def read_knobs(file: SpaceFile, document: Document, preset: Resolved) -> tuple[Knob, ...]:
@@ -268,6 +271,8 @@ def why_not_searched(path: str) -> str | None:
     """Why a setting can be no knob; None where it can."""
     if path.startswith(_FIDELITY_SECTIONS) or path in _FIDELITY_PATHS:
         return "decides what a score means, so trials that differ in it cannot be compared; fix it"
+    if path in _CODE_PATHS:
+        return "decides which code ships, whose size is one number of a study; fix it"
     if path == "model.vocab_size":
         return "belongs to the tokenizer, which is the same in every trial; fix it"
     return None

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 
-PHASES = ("start", "data", "compile", "train", "validate", "export", "score")
+PHASES = ("start", "data", "compile", "train", "validate", "calibrate", "export", "score", "sliding")
+
+# Phases that only some trials have, and the setting that asks for them by being neither false nor null.
+OPTIONAL_PHASES = {"calibrate": "export.gptq", "sliding": "evaluation.sliding_stride"}
 
 
 @dataclasses.dataclass(frozen=True)
 class PhaseLimits:
     """Seconds. ``start`` is the wait from submission to a lane's ranks having taken the job while a lane is free.
 
-    ``train`` None: the run's own wallclock (pauses for reports included) twice over plus two minutes; without a
-    wallclock there is no limit on the whole. ``progress``: longest silence inside ``train``, where a run reports
-    ``log_points`` times; three times as long as its reports are apart, where that is more.
+    ``train`` and ``sliding`` None: the run's own time for it (pauses for reports included) twice over plus two minutes;
+    without such a time there is no limit on the whole. Of the sliding windows that time ends only themselves, cf.
+    ``evaluation.sliding_seconds``; this limit is for what does not listen. ``progress``: longest silence inside
+    ``train``, where a run reports ``log_points`` times; three times as long as its reports are apart, where that is
+    more.
     """
 
     start: float = 600.0
@@ -22,12 +27,14 @@ class PhaseLimits:
     train: float | None = None
     progress: float = 180.0
     validate: float = 1800.0
+    calibrate: float = 900.0
     export: float = 900.0
     score: float = 1800.0
+    sliding: float | None = None
 
-    def of(self, phase: str, stop_seconds: float | None) -> float | None:
-        """The limit of one of :data:`PHASES` for a run that trains for ``stop_seconds``; None where there is none."""
-        if phase == "train" and self.train is None:
-            return None if stop_seconds is None else 2 * stop_seconds + 120.0
+    def of(self, phase: str, own_s: float | None) -> float | None:
+        """The limit of one of :data:`PHASES` for a run whose settings give it ``own_s``; None where there is none."""
         limit: float | None = getattr(self, phase)
+        if limit is None and own_s is not None:
+            return 2 * own_s + 120.0
         return limit

@@ -9,9 +9,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from golfray.core.settings import RunSettings
 from golfray.sweep.costs import CLOSE_S, COMPILE_AGAIN_S, COMPILE_FIRST_S, HANDOVER_S, LANES_S, OPEN_S, Costs, Work
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
-from golfray.sweep.limits import PHASES
+from golfray.sweep.limits import OPTIONAL_PHASES, PHASES
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_at
 
@@ -21,9 +22,14 @@ _KIND = (
     *("model", "batch", "stop", "data", "schedule.warmup_steps", "muon.ns_steps", "muon.ns_dtype"),
     *("runtime.device", "runtime.dtype", "runtime.compile", "runtime.log_points"),
 )
+# A version that did not know these yet did what stands for "off" in them.
+_OFF_BY_DEFAULT = (
+    *("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds"),
+    *("export.format", "export.codec", "export.codec_level", "export.gptq", "export.gptq_batches"),
+)
 
 # The wait for a lane is no phase of the trial's own.
-_TIMED = set(PHASES) - {"start"}
+_TIMED = set(PHASES) - {"start", *OPTIONAL_PHASES}
 _STEPS = "train/steps"
 
 
@@ -64,7 +70,9 @@ def _read(folder: Path, work: Work, lanes: int) -> StudyRecord | None:
 
 
 def _kind_of(settings: dict[str, Any] | None) -> list[Any]:
-    return [setting_at(settings, path) for path in _KIND]
+    off = dataclasses.asdict(RunSettings())
+    kind = [setting_at(settings, path) for path in _KIND]
+    return kind + [setting_at(settings, path, setting_at(off, path)) for path in _OFF_BY_DEFAULT]
 
 
 def _was_timed(trial: TrialRecord) -> bool:

@@ -101,10 +101,14 @@ class Limits(_Entry):
     # `validate` is a name of pydantic's own.
     validate_: Seconds = Field(default=PhaseLimits.validate, alias="validate")
     """Validation of the trained model."""
+    calibrate: Seconds = PhaseLimits.calibrate
+    """Learning from training tokens what the export needs."""
     export: Seconds = PhaseLimits.export
     """Quantizing, packing and compressing."""
     score: Seconds = PhaseLimits.score
     """Reloading the artifact and scoring it."""
+    sliding: Seconds | None = PhaseLimits.sliding
+    """Sliding windows; null: twice evaluation.sliding_seconds and two minutes more, none where those are null."""
 
 
 class SpaceFile(_Entry):

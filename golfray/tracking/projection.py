@@ -195,6 +195,10 @@ def outcome_note(outcome: Outcome, folder: str | None) -> str:
         lines += ["", f"{int(metrics['bytes/total']):,} bytes, {side}."]
     if "bpb/roundtrip" in metrics:
         lines += ["", f"{metrics['bpb/roundtrip']:.4f} bits per byte after the round trip."]
+    if "bpb/live" in metrics:
+        lines += ["", f"{metrics['bpb/live']:.4f} of the live weights before export; averaged ones were exported."]
+    if "bpb/sliding" in metrics:
+        lines += ["", f"{metrics['bpb/sliding']:.4f} by sliding windows, after the round trip."]
     if folder is not None:
         lines += ["", f"Folder of the attempt, below the study's: `{folder}`"]
     return "\n".join(lines)

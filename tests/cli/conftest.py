@@ -161,9 +161,10 @@ def tiny_sets(tiny_corpus) -> list[str]:
 @pytest.fixture(scope="session")
 def cap_bytes() -> int:
     """A cap that the tiny model keeps with the scale's own bits (about 70,200 bytes) and not with 8 (82,400)."""
+    from golfray.core.settings import RunSettings
     from golfray.ship.packer import bytes_code
 
-    return bytes_code() + 76_000
+    return bytes_code(RunSettings()) + 76_000
 
 
 @pytest.fixture(scope="session")

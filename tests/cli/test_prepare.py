@@ -50,7 +50,7 @@ def started(tmp_path: pathlib.Path):
                 budget={"trials": 2, "minutes": None},
                 slots=1,
                 cap_bytes=config.cap_bytes,
-                bytes_code=bytes_code(),
+                bytes_code=bytes_code(config.to_run_settings(0)),
                 data=corpus.to_record(),
                 describe=[],
             )

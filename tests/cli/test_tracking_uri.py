@@ -32,7 +32,7 @@ def resumed(write_space, tmp_path):
                 budget={"trials": 5, "minutes": None},
                 slots=1,
                 cap_bytes=config.cap_bytes,
-                bytes_code=bytes_code(),
+                bytes_code=bytes_code(config.to_run_settings(0)),
                 data=corpus.to_record(),
                 describe=[],
                 tracking_uri=tracking_uri,

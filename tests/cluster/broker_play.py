@@ -10,7 +10,7 @@ from golfray.sweep.executor import Finished, Job
 from golfray.sweep.limits import PhaseLimits
 
 WORKERS = 2
-FOREVER = PhaseLimits(*[1e9] * 8)
+FOREVER = PhaseLimits(*[1e9] * 10)
 # The broker's own wait between two looks is for real ranks; nothing here takes long enough for it.
 WATCH_SECONDS = "golfray.cluster.broker._WATCH_SECONDS", 0.05
 

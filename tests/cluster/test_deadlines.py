@@ -1,5 +1,7 @@
 """When a job counts as hung, limit by limit."""
 
+import dataclasses
+
 import pytest
 
 from golfray.cluster.deadlines import overdue
@@ -7,7 +9,9 @@ from golfray.cluster.ledger import Entry, Ledger, Stage
 from golfray.sweep.executor import Job
 from golfray.sweep.limits import PhaseLimits
 
-LIMITS = PhaseLimits(start=10, data=20, compile=30, train=None, progress=40, validate=50, export=60, score=70)
+LIMITS = PhaseLimits(
+    start=10, data=20, compile=30, train=None, progress=40, validate=50, calibrate=55, export=60, score=70
+)
 
 
 def running(phase, since, last_sign=0.0, **settings):
@@ -17,7 +21,16 @@ def running(phase, since, last_sign=0.0, **settings):
 
 
 @pytest.mark.parametrize(
-    ("phase", "limit"), [("start", 10), ("data", 20), ("compile", 30), ("validate", 50), ("export", 60), ("score", 70)]
+    ("phase", "limit"),
+    [
+        ("start", 10),
+        ("data", 20),
+        ("compile", 30),
+        ("validate", 50),
+        ("calibrate", 55),
+        ("export", 60),
+        ("score", 70),
+    ],
 )
 def test_each_phase_has_its_own_limit(phase, limit):
     entry = running(phase, since=100.0)
@@ -42,6 +55,17 @@ def test_silence_in_training_counts_from_the_last_report():
     late = overdue(entry, LIMITS, 1040.1)
     assert late.describe() == "hung in train: no report for 40 s (limit progress)"
     assert late.error == "phase limit: train"
+
+
+def test_sliding_windows_end_within_twice_their_time_and_two_minutes():
+    """Their own time ends them before that, without the trial."""
+    entry = running("sliding", since=0.0, stop={"seconds": 1.0}, evaluation={"sliding_seconds": 600.0})
+    assert overdue(entry, LIMITS, 1320.0) is None
+    late = overdue(entry, LIMITS, 1320.1)
+    assert (late.phase, late.limit, late.seconds) == ("sliding", "sliding", 1320.0)
+    untimed = running("sliding", since=0.0, stop={"seconds": 1.0}, evaluation={"sliding_seconds": None})
+    assert overdue(untimed, LIMITS, 1e9) is None
+    assert overdue(untimed, dataclasses.replace(LIMITS, sliding=5.0), 5.1).limit == "sliding"
 
 
 def test_training_by_the_clock_ends_within_twice_its_time_and_two_minutes():

@@ -26,7 +26,9 @@ def watchful(monkeypatch):
     monkeypatch.setattr(*WATCH_SECONDS)
 
 
-@pytest.mark.parametrize("phase", ["start", "data", "compile", "train", "validate", "export", "score"])
+@pytest.mark.parametrize(
+    "phase", ["start", "data", "compile", "train", "validate", "calibrate", "export", "score", "sliding"]
+)
 def test_a_job_that_hangs_is_looked_at_asked_and_killed(tmp_path, phase):
     async def play():
         limits = dataclasses.replace(FOREVER, **{phase: 0.0})

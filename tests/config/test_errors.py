@@ -6,7 +6,7 @@ import pytest
 
 from golfray.config.errors import ConfigError, did_you_mean, nearest, shown
 
-KNOWN = ["optimizer.matrix_lr", "optimizer.scalar_lr", "muon.momentum_end", "export.zlib_level", "workers"]
+KNOWN = ["optimizer.matrix_lr", "optimizer.scalar_lr", "muon.momentum_end", "export.codec_level", "workers"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_exit_code_and_pickling() -> None:
         ("muon.matrix_lr", "optimizer.matrix_lr"),
         ("matrix_lr", "optimizer.matrix_lr"),
         ("momentum_ends", "muon.momentum_end"),
-        ("export.zlib", "export.zlib_level"),
+        ("export.codec_levle", "export.codec_level"),
         ("worker", "workers"),
         ("temperature", None),
     ],

@@ -120,7 +120,10 @@ def test_a_trial_lies_over_what_was_resolved() -> None:
     assert changed["batch"]["tokens"] == 8192
     with pytest.raises(ConfigError) as caught:
         base.with_values({"export.bits_mlp": 3}, "trial 8")
-    assert str(caught.value) == "trial 8 export.bits_mlp: must be an integer >= 4 and <= 8, got 3"
+    assert str(caught.value) == (
+        "trial 8 export.bits_mlp: must be 4 to 8 under export.format reference, got 3; "
+        "under flat it may be 2 to 8, 16 or 32"
+    )
 
 
 def test_a_file_without_the_key_overrides_nothing() -> None:
@@ -150,8 +153,8 @@ def test_a_file_without_the_key_overrides_nothing() -> None:
             "demo.yaml:2:3 fixed.scale: cannot be varied or overridden; choose the scale where the run is started",
         ),
         (
-            "fixed:\n  export: {bits_mlp: 9}\n",
-            "demo.yaml:2:12 fixed.export.bits_mlp: must be an integer >= 4 and <= 8, got 9",
+            "fixed:\n  export: {bits_mlp: 33}\n",
+            "demo.yaml:2:12 fixed.export.bits_mlp: must be an integer >= 2 and <= 32, got 33",
         ),
         (
             "fixed:\n  runtime.compile: no\n",

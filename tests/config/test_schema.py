@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from golfray.config import schema
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import resolve
+from golfray.config.rules import CODEC_LEVELS
 from golfray.config.schema import Config, FieldInfo, check_value, field_info, field_paths, section_names
 from golfray.config.sections import Section
-from golfray.core.settings import RunSettings, settings_from_dict, settings_to_json
+from golfray.core.settings import ExportSettings, RunSettings, settings_from_dict, settings_to_json
 
 SECTIONS = {
     field.name: type(field.default) for field in dataclasses.fields(RunSettings) if field.name in section_names()
@@ -92,12 +93,12 @@ def test_field_info_in_full() -> None:
         path="export.bits_mlp",
         kind="int",
         nullable=False,
-        low=4,
-        high=8,
+        low=2,
+        high=32,
         low_open=False,
         high_open=False,
         choices=(),
-        description="Bits of an MLP matrix's integers.",
+        description="Bits of an MLP matrix's integers: 4 to 8, under flat 2 to 8, or 16 or 32 for floating point.",
     )
 
 
@@ -110,8 +111,8 @@ UNKNOWN = [
     ("stop.zzz", "stop.zzz: unknown setting; known: stop.steps, stop.seconds"),
     (
         "zzz",
-        "zzz: unknown setting; known: model, optimizer, muon, schedule, batch, stop, data, export, runtime, workers, "
-        "cap_bytes",
+        "zzz: unknown setting; known: model, optimizer, muon, schedule, batch, stop, data, averaging, export, "
+        "evaluation, ship, runtime, workers, cap_bytes",
     ),
     ("stop", "stop: is a section; name one of its settings: stop.steps, stop.seconds"),
     ("preset", "preset: cannot be varied or overridden; choose the preset where the run is started"),
@@ -153,8 +154,8 @@ def test_unknown_paths(path: str, message: str) -> None:
         ("stop.steps", 0, "must be an integer >= 1 or null, got 0"),
         ("stop.seconds", 0, "must be a number > 0 or null, got 0"),
         ("data.folder", None, "must be text, got null"),
-        ("export.bits_attention", 9, "must be an integer >= 4 and <= 8, got 9"),
-        ("export.bits_mlp", 3, "must be an integer >= 4 and <= 8, got 3"),
+        ("export.bits_attention", 33, "must be an integer >= 2 and <= 32, got 33"),
+        ("export.bits_mlp", 1, "must be an integer >= 2 and <= 32, got 1"),
         ("runtime.device", "gpu", 'must be one of auto, cpu, cuda, got "gpu"'),
         ("runtime.compile", True, "must be one of auto, on, off, got true"),
         ("runtime.dtype", "float16", 'must be one of auto, float32, bfloat16, got "float16"'),
@@ -209,7 +210,7 @@ def test_a_configuration_is_frozen_and_closed() -> None:
 def test_the_json_schema_knows_bounds_choices_and_descriptions() -> None:
     definitions = Config.model_json_schema()["$defs"]
     bits = definitions["Export"]["properties"]["bits_mlp"]
-    assert (bits["minimum"], bits["maximum"]) == (4, 8)
+    assert (bits["minimum"], bits["maximum"]) == (2, 32)
     assert definitions["Muon"]["properties"]["ns_dtype"]["enum"] == ["bfloat16", "float32"]
     assert definitions["Model"]["additionalProperties"] is False
     assert definitions["Stop"]["properties"]["steps"]["description"] == field_info("stop.steps").description
@@ -258,8 +259,32 @@ def configs(draw: st.DrawFn) -> Config:
         "batch.tokens": slices * seq_len * rows,
         "batch.val_tokens": slices * seq_len + draw(st.integers(0, 10_000)),
     }
+    low, high = CODEC_LEVELS[values["export.codec"]]
+    values |= {
+        "export.format": "flat",
+        "export.codec_level": draw(st.integers(low, high)),
+        "export.overrides": draw(
+            st.sampled_from(["", "*.attn.c_k.* bits=8", "blocks.0.* clip=std k=14.5 floor=0; tok* bits=16"])
+        ),
+        **{path: draw(st.sampled_from([2, 5, 8, 16, 32])) for path in field_paths() if ".bits_" in path},
+    }
+    if draw(st.booleans()):
+        # Under the reference format only the bits of matrices are free.
+        free = ("bits_attention", "bits_mlp", "bits_embedding", "keep_float_max_numel", "scale_floor", "clip_quantile")
+        reference = dataclasses.asdict(ExportSettings())
+        values |= {f"export.{name}": value for name, value in reference.items() if name not in free}
+        values |= {f"export.{name}": draw(st.integers(4, 8)) for name in free[:3]}
+    if any(values[f"export.clip_{name}"] == "std" for name in ("attention", "mlp", "embedding")):
+        values["export.scale_floor"] = 0.0
+    if values["export.gptq"] and values["stop.seconds"] is not None:
+        values["export.gptq_reserve_seconds"] = draw(st.floats(0.0, values["stop.seconds"], exclude_max=True))
     if values["stop.steps"] is None and values["stop.seconds"] is None:
         values["stop.steps"] = draw(small)
+    if values["evaluation.sliding_stride"] is not None:
+        values["evaluation.sliding_stride"] = draw(st.integers(1, seq_len))
+    if values["averaging.method"] == "swa" and values["averaging.swa_start_share"] is None:
+        values["schedule.warmdown_share"] = draw(st.floats(0.01, 1.0))
+        values["schedule.lr_floor"] = draw(st.floats(0.0, values["averaging.swa_start_multiplier"], exclude_max=True))
     nested: dict[str, Any] = {"preset": "any", "scale": draw(st.sampled_from(get_args(schema.Scale)))}
     for path, value in values.items():
         section, _, name = path.rpartition(".")

@@ -17,6 +17,7 @@ from golfray.core.model import build_model
 from golfray.core.optimizers import Optimizers
 from golfray.core.settings import RunSettings, settings_from_dict
 from golfray.core.shards import TokenStream, list_shards
+from golfray.core.train_frontier import run_frontier_trial
 from golfray.core.trial import run_trial
 
 
@@ -45,6 +46,8 @@ def main(plan_path: str, folder: str) -> None:
         seen = {name: train(settings_from_dict(values), gang) for name, values in plan["train"].items()}
         settings = settings_from_dict(plan["trial"])
         seen["trial"] = run_trial(settings, gang, pathlib.Path(folder) / "trial")
+        settings = settings_from_dict(plan["frontier"])
+        seen["frontier"] = run_frontier_trial(settings, gang, pathlib.Path(folder) / "frontier")
     finally:
         leave_gang()
     (pathlib.Path(folder) / f"rank{gang.rank}.json").write_text(json.dumps(seen))

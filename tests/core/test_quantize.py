@@ -174,7 +174,7 @@ def test_fewer_bits_are_fewer_bytes(knob: str, trained_state) -> None:
     for bits in (4, 5, 6, 7, 8):
         export = ExportSettings(keep_float_max_numel=256, scale_floor=0.0, **{knob: bits})
         container, payload = quantize_state(trained_state, export)
-        sizes.append(len(pack_artifact(container, export.zlib_level)))
+        sizes.append(len(pack_artifact(container, export.codec_level)))
         saved = io.BytesIO()
         torch.save(container, saved)
         assert sum(payload.values()) < len(saved.getvalue())

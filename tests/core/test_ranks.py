@@ -55,13 +55,21 @@ def seen(tiny_settings, running_forks: Forks, tmp_path_factory: pytest.TempPathF
             "wallclock": tiny_settings(stop={"steps": None, "seconds": SECONDS}),
         },
         "trial": tiny_settings(stop={"steps": 6, "seconds": None}, muon={"ns_dtype": "float32"}),
+        "frontier": tiny_settings(
+            stop={"steps": 6, "seconds": None},
+            muon={"ns_dtype": "float32"},
+            averaging={"method": "swa", "swa_start_share": 1.0, "swa_every_steps": 2, "swa_every_share": None},
+            evaluation={"sliding_stride": 24},
+            export={"format": "flat", "gptq": True, "gptq_batches": 2, "codec": "lzma"},
+        ),
     }
     as_dicts = {name: dataclasses.asdict(settings) for name, settings in plan["train"].items()}
     everything = {}
     for ranks in (1, 2, 4):
         folder = tmp_path_factory.mktemp(f"ranks{ranks}")
         plan_file = folder / "plan.json"
-        plan_file.write_text(json.dumps({"train": as_dicts, "trial": dataclasses.asdict(plan["trial"])}))
+        trials = {name: dataclasses.asdict(plan[name]) for name in ("trial", "frontier")}
+        plan_file.write_text(json.dumps({"train": as_dicts, **trials}))
         run_gang(running_forks, ranks, plan_file, folder)
         everything[ranks] = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)]
     return everything
@@ -109,6 +117,19 @@ def test_trial_on_many_ranks_scores_as_on_one(seen, ranks: int) -> None:
     for name in ("bpb/prequant", "bpb/roundtrip", "val_loss/prequant", "val_loss/roundtrip"):
         assert many["metrics"][name] == pytest.approx(one["metrics"][name], abs=1e-4)
     assert many["metrics"]["train/tokens"] == one["metrics"]["train/tokens"]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_all_that_core_has_is_on_many_ranks_as_on_one(seen, ranks: int) -> None:
+    one, many = seen[1][0]["frontier"], seen[ranks][0]["frontier"]
+    assert all(rank["frontier"] == many for rank in seen[ranks])
+    assert many["artifact"] == "final_model.flat"
+    assert list(many["phases"]) == list(one["phases"])
+    assert "calibrate" in many["phases"]
+    assert many["metrics"]["averaging/snapshots"] == 3.0
+    assert many["metrics"]["sliding/scored_share"] == 1.0
+    for name in ("bpb/live", "bpb/prequant", "bpb/roundtrip", "bpb/sliding", "val_loss/sliding"):
+        assert many["metrics"][name] == pytest.approx(one["metrics"][name], abs=1e-4)
 
 
 def test_train_module_under_torchrun(tiny_settings, tmp_path: pathlib.Path) -> None:

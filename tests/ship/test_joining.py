@@ -17,7 +17,11 @@ TRAIN = '''
 from house.core.parts import double
 
 
-def run_from_text(settings_text: str, folder: str) -> int:
+def run() -> None:
+    """What a real entry runs a trial with."""
+
+
+def run_from_text(settings_text: str, folder: str, run) -> int:
     print(double(len(settings_text)))
     return 0
 
@@ -26,7 +30,7 @@ def leave_process(code: int) -> None:
     raise SystemExit(code)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], run) -> int:
     return 3
 
 
@@ -39,7 +43,7 @@ PARTS = "def double(x: int) -> int:\n    return 2 * x\n"
 def make_recipe(folder: pathlib.Path, **sources: str) -> Recipe:
     for name, source in {"train": TRAIN, "parts": PARTS, **sources}.items():
         (folder / f"{name}.py").write_text(source, encoding="utf-8")
-    return Recipe(folder, "house.core", "house.core.train")
+    return Recipe(folder, "house.core", "house.core.train", "run")
 
 
 def stripped(folder: pathlib.Path, source: str) -> str:
@@ -54,7 +58,7 @@ def test_only_modules_in_use_are_joined_and_the_script_runs(tmp_path: pathlib.Pa
     assert script.modules == ("house.core.parts", "house.core.train")
     assert b"must not be packed" not in script.content
     assert b"the module's own" not in script.content
-    assert script.bytes_code == bytes_code(recipe)
+    assert script.bytes_code == bytes_code(RunSettings(), recipe)
     path = tmp_path / "joined.py"
     path.write_bytes(script.content)
     alone = subprocess.run([sys.executable, "-I", path], capture_output=True, text=True)
@@ -220,5 +224,5 @@ def test_circles_and_missing_entry_functions_are_refused(tmp_path: pathlib.Path)
     circle = make_recipe(tmp_path, parts="from house.core.train import main\ndef double(x): ...\n")
     with pytest.raises(PackError, match=r"circle: house\.core\.train -> house\.core\.parts -> house\.core\.train"):
         pack(RunSettings(), circle)
-    with pytest.raises(PackError, match="defines no run_from_text"):
+    with pytest.raises(PackError, match="leads to no run_from_text"):
         pack(RunSettings(), make_recipe(tmp_path, train="def main(arguments): ...\n"))

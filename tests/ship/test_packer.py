@@ -14,8 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golfray.core.settings import DataSettings, RunSettings, RuntimeSettings, settings_from_dict
-from golfray.ship.modules import BASELINE, PackError, package_modules
+from golfray.core.settings import (
+    AveragingSettings,
+    DataSettings,
+    EvaluationSettings,
+    RunSettings,
+    RuntimeSettings,
+    ShipSettings,
+    settings_from_dict,
+)
+from golfray.ship.modules import BASELINE, FRONTIER, PackError, Recipe, package_modules, recipe_of
 from golfray.ship.names import find_problems
 from golfray.ship.packer import SETTINGS_BYTES, bytes_code, pack, settings_line, write_packed
 
@@ -36,7 +44,8 @@ def embedded_line(content: bytes) -> str:
 
 
 def test_baseline_is_under_the_limit() -> None:
-    assert bytes_code() <= BASELINE_LIMIT
+    assert bytes_code(RunSettings()) <= BASELINE_LIMIT
+    assert bytes_code(RunSettings(ship=LZMA)) <= BASELINE_LIMIT / 2
 
 
 def test_whole_core_can_share_one_namespace() -> None:
@@ -79,7 +88,7 @@ def test_settings_line_has_its_fixed_length_and_the_scripts_own() -> None:
     assert line.rstrip(" ").endswith("}")
     assert settings_from_dict(json.loads(line)) == script.settings
     assert script.settings.cap_bytes == 123_456
-    assert script.settings.bytes_code == script.bytes_code == len(script.content) == bytes_code()
+    assert script.settings.bytes_code == script.bytes_code == len(script.content) == bytes_code(RunSettings())
 
 
 @settings(deadline=None)
@@ -101,14 +110,67 @@ def test_length_is_the_same_for_all_settings() -> None:
     assert script.settings.data == odd.data
 
 
+EMA = AveragingSettings(method="ema")
+LZMA = ShipSettings(source="lzma")
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "recipe"),
+    [
+        (RunSettings(), BASELINE),
+        (RunSettings(averaging=EMA), FRONTIER),
+        (RunSettings(evaluation=EvaluationSettings(sliding_stride=64)), FRONTIER),
+        (RunSettings(ship=LZMA), BASELINE),
+    ],
+)
+def test_settings_ship_with_the_modules_that_they_need(given_settings: RunSettings, recipe: Recipe) -> None:
+    assert recipe_of(given_settings) == recipe
+    modules = pack(given_settings).modules
+    assert modules[-1] == recipe.entry
+    assert ("golfray.core.averaging" in modules) == ("golfray.core.sliding" in modules) == (recipe == FRONTIER)
+
+
+@pytest.mark.parametrize("form", ["plain", "lzma"])
+@pytest.mark.parametrize("recipe", [BASELINE, FRONTIER], ids=["baseline", "frontier"])
+def test_the_length_is_one_number_a_recipe_and_form(recipe: Recipe, form: str) -> None:
+    ship = ShipSettings(source=form)
+    averaging = AveragingSettings(method="none" if recipe == BASELINE else "swa")
+    long = RunSettings(
+        data=DataSettings(folder="/data/it's \\ é"), runtime=RuntimeSettings(seed=2**62), ship=ship, averaging=averaging
+    )
+    script = pack(long)
+    assert script.bytes_code == len(script.content) == script.settings.bytes_code
+    # Of the same recipe with other settings.
+    assert script.bytes_code == bytes_code(RunSettings(ship=ship), recipe)
+    assert settings_from_dict(json.loads(embedded_line(script.content))) == script.settings
+
+
+def test_compressed_source_is_the_plain_one_in_less_than_half_the_bytes() -> None:
+    plain, packed = pack(RunSettings()), pack(RunSettings(ship=LZMA))
+    text = packed.content.decode()
+    assert packed.bytes_code - SETTINGS_BYTES < 0.4 * (plain.bytes_code - SETTINGS_BYTES)
+    assert packed.modules == plain.modules
+    seen: list[str] = []
+    # What the line runs is, with the settings between, the plain script.
+    exec(text.replace("\nexec(", "\nseen.append("), {"seen": seen, "__name__": "no main"})
+    imports, code = plain.content.decode().split(f"SETTINGS = r'{settings_line(plain.settings)}'\n")
+    assert seen[0].decode() == imports.rstrip("\n") + "\n" + code
+    assert pack(RunSettings(ship=LZMA)).content == packed.content
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(PackError, match=r"ship\.source must be plain or lzma, got 'zip'"):
+        pack(RunSettings(ship=ShipSettings(source="zip")))
+
+
 def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(PackError, match=r"at most 4096 fit.*data\.folder"):
         pack(RunSettings(data=DataSettings(folder="f" * 4096)))
 
 
 def test_settings_counted_with_other_code_are_refused() -> None:
-    assert pack(RunSettings(bytes_code=bytes_code())).bytes_code == bytes_code()
-    with pytest.raises(PackError, match=f"bytes_code 12345, .* {bytes_code()} bytes"):
+    assert pack(RunSettings(bytes_code=bytes_code(RunSettings()))).bytes_code == bytes_code(RunSettings())
+    with pytest.raises(PackError, match=f"bytes_code 12345, .* {bytes_code(RunSettings())} bytes"):
         pack(RunSettings(bytes_code=12345))
 
 
@@ -125,7 +187,7 @@ def test_same_bytes_whatever_the_hash_seed(tmp_path: pathlib.Path) -> None:
 
 
 def test_counting_bytes_loads_no_torch() -> None:
-    program = "import sys; from golfray.ship.packer import bytes_code; bytes_code(); print('torch' in sys.modules)"
+    program = "import sys; from golfray.ship.packer import *; bytes_code(RunSettings()); print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

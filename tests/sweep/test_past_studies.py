@@ -1,10 +1,11 @@
 import dataclasses
+import json
 import socket
 from pathlib import Path
 
 import pytest
 
-from golfray.core.settings import RunSettings, StopSettings
+from golfray.core.settings import AveragingSettings, EvaluationSettings, RunSettings, StopSettings
 from golfray.sweep.costs import CLOSE_S, COMPILE_FIRST_S, LANES_S, OPEN_S, Work
 from golfray.sweep.events import LOG_NAME, encode_record
 from golfray.sweep.past_studies import recorded_costs
@@ -193,3 +194,19 @@ def test_no_studies_and_damaged_ones_are_no_help(studies) -> None:
     # A regular file of which no byte can be read.
     (studies / "unreadable" / LOG_NAME).symlink_to("/proc/self/mem")
     assert "good" in recorded_costs(studies, WORK, 1).sources[0]
+
+
+def test_averages_and_windows_make_another_kind_and_an_older_log_has_neither(studies) -> None:
+    old = {name: part for name, part in dataclasses.asdict(SETTINGS).items() if name not in ("averaging", "evaluation")}
+    Story(studies, "old").trial(settings=SETTINGS)
+    log = studies / "old" / LOG_NAME
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "trial_asked":
+            line["settings"] = old
+    log.write_text("".join(encode_record(line) + "\n" for line in lines))
+    assert recorded_costs(studies, WORK, 1) is not None
+    windows = dataclasses.replace(SETTINGS, evaluation=EvaluationSettings(sliding_stride=8))
+    assert recorded_costs(studies, dataclasses.replace(WORK, settings=windows), 1) is None
+    averaged = dataclasses.replace(SETTINGS, averaging=AveragingSettings(method="ema"))
+    assert recorded_costs(studies, dataclasses.replace(WORK, settings=averaged), 1) is None

@@ -180,7 +180,7 @@ def test_a_scale_changes_only_what_it_names(space_at) -> None:
         ("knobs: {optimizer.matrix_lr: {low: 0, high: 1, logg: true}}\n", 5, "did you mean log?"),
         ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, step: 0.4}}\n", 5, "must divide high - low"),
         ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, log: true, step: 0.3}}\n", 5, "cannot go with log"),
-        ("knobs: {export.bits_mlp: {low: 3, high: 8}}\n", 5, "must be an integer >= 4 and <= 8, got 3"),
+        ("knobs: {export.bits_mlp: {low: 1, high: 8}}\n", 5, "must be an integer >= 2 and <= 32, got 1"),
         ("knobs: {export.bits_mlp: {low: 4.5, high: 8}}\n", 5, "must be an integer"),
         ("knobs: {muon.ns_dtype: {low: 1, high: 2}}\n", 5, "list the values to try as choices"),
         ("knobs: {muon.ns_dtype: {choices: [bfloat16, int8]}}\n", 5, "must be one of bfloat16, float32"),
@@ -275,8 +275,9 @@ def test_set_on_a_knob_is_refused(space_at) -> None:
 def test_limits_are_the_defaults_where_nothing_is_said(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     assert space_at(text).limits == PhaseLimits()
-    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, export: 7, score: 8}"
-    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8)
+    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, calibrate: 7, export: 8, score: 9, "
+    phases += "sliding: 10}"
+    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10)
     assert space_at(text + "limits: {train: null, export: 7}\n").limits == PhaseLimits(export=7)
     with pytest.raises(ConfigError, match=r"limits\.start: must be a number, got null"):
         space_at(text + "limits: {start: null}\n")

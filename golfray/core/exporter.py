@@ -1,0 +1,98 @@
+"""A state dict as a flat artifact and back: what is stored how, from settings; each step callable by itself."""
+
+import torch
+
+from golfray.core.clip import column_scales, round_to_steps, row_scales
+from golfray.core.container import Kept, Quantized, read_content, row_shape, seal, unseal, write_content
+from golfray.core.gptq import HessianFactor, factor_hessians, gptq_round
+from golfray.core.integers import best_digits
+from golfray.core.model import is_control
+from golfray.core.quantize import dtype_name
+from golfray.core.settings import ExportSettings
+from golfray.core.tensor_rules import TensorRule, rule_of
+
+
+def export_state(
+    state: dict[str, torch.Tensor], export: ExportSettings, hessians: dict[str, torch.Tensor] | None = None
+) -> bytes:
+    """The artifact's bytes. Raises ``ValueError`` as :func:`store_tensor`, ``ImportError`` without the codec.
+
+    ``hessians``: with ``export.gptq``, those of :func:`collect_hessians`; a tensor that has none there (the table of an
+    untied model) is rounded to the nearest.
+    """
+    if export.gptq and not hessians:
+        raise ValueError("export.gptq needs Hessians, collected on training tokens")
+    factors = factor_hessians(hessians, export.gptq_damping) if export.gptq and hessians else {}
+    tensors = {}
+    for name, tensor in state.items():
+        tensors[name] = store_tensor(name, tensor, tensor_rule(name, tensor, export), factors.get(name))
+    content = write_content(tensors, choose_digits(tensors, export))
+    return seal(content, export.codec, export.codec_level, export.shuffle)
+
+
+def without_hessian(
+    state: dict[str, torch.Tensor], export: ExportSettings, hessians: dict[str, torch.Tensor]
+) -> list[str]:
+    """Names of the tensors that are stored as integers without GPTQ, as no Hessian is known for them."""
+    rules = {name: tensor_rule(name, tensor, export) for name, tensor in state.items() if name not in hessians}
+    return [name for name, rule in rules.items() if rule is not None and rule.bits <= 8]
+
+
+def load_artifact(content: bytes) -> dict[str, torch.Tensor]:
+    """The weights inside an artifact of our own; the ship floor checks those from elsewhere first."""
+    return {name: restore(stored) for name, stored in read_content(unseal(content)).items()}
+
+
+def tensor_rule(name: str, tensor: torch.Tensor, export: ExportSettings) -> TensorRule | None:
+    """The rule of a tensor; None where it is no floating-point tensor, which is stored as it is."""
+    return rule_of(name, tensor.numel(), is_control(name), export) if tensor.is_floating_point() else None
+
+
+def store_tensor(
+    name: str, tensor: torch.Tensor, rule: TensorRule | None, factor: HessianFactor | None = None
+) -> Quantized | Kept:
+    """One tensor under one rule: what a search over export settings keeps by (name, rule, damping).
+
+    Computed on the device of ``factor``, else of the tensor. Raises ``ValueError`` naming a tensor that is not finite,
+    or whose values or steps are beyond float16.
+    """
+    tensor, dtype = tensor.detach(), dtype_name(tensor.dtype)
+    if rule is None or rule.bits > 8:
+        keep = tensor if rule is None or rule.bits == 32 else tensor.half()
+        return Kept(finite(name, keep.float() if keep.dtype == torch.float64 else keep), dtype)
+    values = finite(name, tensor).float().reshape(row_shape(tensor.shape))
+    if factor is not None:
+        values = values.to(factor.upper.device)
+    found = []
+    for scales in row_scales(values, rule):
+        steps = column_scales(finite(name, scales), values.shape[1], rule.group)
+        whole = gptq_round(values, steps, rule.bits, factor) if factor else round_to_steps(values, steps, rule.bits)
+        found.append((float((values - whole * steps).square().mean()), whole, scales))
+    _, whole, scales = min(found, key=lambda candidate: candidate[0])
+    return Quantized(whole.to(torch.int8).reshape(tensor.shape), scales, rule.bits, rule.group, dtype)
+
+
+def finite(name: str, values: torch.Tensor) -> torch.Tensor:
+    """The values as they are. Raises ``ValueError`` where one is not finite."""
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError(f"{name} is not finite as {dtype_name(values.dtype)}; such weights cannot be exported")
+    return values
+
+
+def choose_digits(tensors: dict[str, Quantized | Kept], export: ExportSettings) -> dict[str, int]:
+    """How many integers to a byte make each quantized tensor smallest under the codec, by name."""
+    return {
+        name: best_digits(stored.codes.cpu().numpy(), export.codec, export.codec_level)
+        for name, stored in tensors.items()
+        if isinstance(stored, Quantized)
+    }
+
+
+def restore(stored: Quantized | Kept) -> torch.Tensor:
+    """The weights: float32(integer) * float32(step), or what was kept, in the tensor's own dtype."""
+    kind = getattr(torch, stored.dtype)
+    if isinstance(stored, Kept):
+        return stored.values.to(kind)
+    codes = stored.codes.float().reshape(row_shape(stored.codes.shape))
+    values = codes * column_scales(stored.scales, codes.shape[1], stored.group)
+    return values.reshape(stored.codes.shape).to(kind)

@@ -1,0 +1,25 @@
+"""A lane runs, for each trial's settings, what is packed for them."""
+
+import pytest
+
+from golfray.cluster.lane import load_run, run_of
+from golfray.core.settings import AveragingSettings, EvaluationSettings, ExportSettings, RunSettings
+from golfray.ship.modules import recipe_of
+from golfray.ship.packer import pack
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        RunSettings(),
+        RunSettings(averaging=AveragingSettings(method="swa")),
+        RunSettings(evaluation=EvaluationSettings(sliding_stride=64)),
+        RunSettings(export=ExportSettings(format="flat")),
+    ],
+    ids=["baseline", "averaging", "sliding", "flat"],
+)
+def test_a_lane_runs_what_is_packed(settings: RunSettings) -> None:
+    module, _, function = run_of(settings).partition(":")
+    assert function == recipe_of(settings).run
+    assert module in pack(settings).modules
+    assert load_run(run_of(settings)).__module__ == module
