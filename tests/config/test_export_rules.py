@@ -49,7 +49,7 @@ def test_the_full_preset_is_the_reference_format_and_the_defaults() -> None:
         ({"format": "flat", "overrides": "tok* bits"}, "invalid literal for int"),
         (
             {"format": "flat", "clip_mlp": "std"},
-            "export.scale_floor: scale_floor must be 0 where a clip is std, or the floor and not k decides the steps; "
+            "export.clip_mlp: scale_floor must be 0 where a clip is std, or the floor and not k decides the steps; "
             "got 0.00787",
         ),
         (
