@@ -10,6 +10,7 @@ os.environ["DO_NOT_TRACK"] = "true"
 import dataclasses
 import pathlib
 import random
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,12 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+def pytest_configure() -> None:
+    """Whoever runs the tests in the background may have made them deaf to Ctrl-C, and with them all that they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Colours and widths that the terminal or the CI machine asks for would change what is printed.

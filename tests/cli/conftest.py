@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -75,8 +74,6 @@ class Started:
             stderr=subprocess.PIPE,
             # A group of its own, as a shell gives it: what Ctrl-C reaches is all of it.
             start_new_session=True,
-            # Whoever runs the tests in the background may have made them deaf to Ctrl-C; a person's command is not.
-            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         self.said = ""
 
