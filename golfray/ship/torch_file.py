@@ -73,10 +73,10 @@ class TorchFile:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        size = file.seek(0, 2)
         bounded = _Bounded(file)
+        size = bounded.size
         try:
-            self._archive = zipfile.ZipFile(bounded)  # type: ignore[arg-type]
+            self._archive = zipfile.ZipFile(bounded)
             members = self._archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
             raise ValueError(f"holds no saved container: {error}") from error
@@ -88,29 +88,26 @@ class TorchFile:
             raise ValueError("has members of two sizes")
         if len(self._members) < len(members) or sum(member.file_size for member in members) > size:
             raise ValueError("has members that claim more bytes than it has, or stand twice")
-        self._left = size
+        self._loaded: dict[int, dict[str, Any]] = {}
         roots = [name.removesuffix("data.pkl") for name in self._members if name.count("/") == 1]
         self._root = next((root for root in roots if f"{root}data.pkl" in self._members), "")
         if self._members.get(f"{self._root}byteorder") and self._read("byteorder", 16) != b"little":
             raise ValueError("has numbers that are not little-endian")
-        self.content = self._checked(walk_pickle(self._read("data.pkl", _LARGEST_PICKLE)))
+        self.content = self._checked(walk_pickle(self._read("data.pkl", _LARGEST_PICKLE)), size)
 
     def load(self, stored: Any) -> Any:
-        """A part of ``content`` with real tensors in the place of stored ones.
-
-        Raises ``ValueError`` where bytes are damaged, and where so many tensors share them that they would be more than
-        the file has.
-        """
+        """A part of ``content`` with real tensors for stored ones; raises ``ValueError`` where bytes are damaged."""
         if isinstance(stored, dict):
-            return {name: self.load(part) for name, part in stored.items()}
+            if id(stored) not in self._loaded:
+                # Before its parts: a dict may stand in many others, and in itself.
+                self._loaded[id(stored)] = found = {}
+                found.update({name: self.load(part) for name, part in stored.items()})
+            return self._loaded[id(stored)]
         if not isinstance(stored, StoredTensor):
             return stored
         count, size = math.prod(stored.shape), stored.dtype.itemsize
         if not count:
             return torch.empty(stored.shape, dtype=stored.dtype)
-        self._left -= stored.storage.count * size
-        if self._left < 0:
-            raise ValueError("has tensors that share their bytes; save each as tensor.clone()")
         storage = bytearray(self._read(f"data/{stored.storage.key}", _LARGEST_SIZE))
         flat = torch.frombuffer(storage, dtype=stored.dtype, count=count, offset=stored.offset * size)
         return flat.reshape(stored.shape)
@@ -129,12 +126,16 @@ class TorchFile:
             raise ValueError(f"has a {name} that is cut short")
         return content
 
-    def _checked(self, value: Any) -> Any:
-        """The value, whose every tensor lies within its storage and every storage is a member of just its size."""
-        parts = collections.deque([value])
+    def _checked(self, value: Any, most_bytes: int) -> Any:
+        """The value, whose every tensor lies within its storage and every storage is a member of just its size.
+
+        Tensors may share one, but together they may not come to more than ``most_bytes``.
+        """
+        parts, seen, read = collections.deque([value]), set(), 0
         while parts:
             part = parts.popleft()
-            if isinstance(part, dict):
+            if isinstance(part, dict) and id(part) not in seen:
+                seen.add(id(part))
                 parts.extend(part.values())
             elif isinstance(part, StoredTensor):
                 storage = part.storage
@@ -143,6 +144,9 @@ class TorchFile:
                     raise ValueError("has a tensor whose storage is missing, or of another size")
                 if part.offset + math.prod(part.shape) > storage.count:
                     raise ValueError("has a tensor that is larger than its storage")
+                read += member.file_size
+        if read > most_bytes:
+            raise ValueError("has tensors that share their bytes; save each as tensor.clone()")
         return value
 
 
@@ -150,12 +154,14 @@ class _Bounded:
     """A file of which at most ``most`` bytes can be asked for at once: first those that a directory can have."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self.most = file, _LARGEST_DIRECTORY
+        self._file, self.most, self.size = file, _LARGEST_DIRECTORY, file.seek(0, 2)
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, count: int = -1) -> bytes:
-        """At most ``count`` bytes."""
-        if not 0 <= count <= self.most:
+        """At most ``count`` bytes, or all that are left where it is negative."""
+        if count < 0:
+            count = max(self.size - self._file.tell(), 0)
+        if count > self.most:
             raise ValueError(f"{count} bytes are wanted of it at once, at most {self.most} are possible")
         return self._file.read(count)
 
@@ -187,7 +193,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
 
     def run(self, program: bytes) -> Any:
         """Walk to the end of the program."""
