@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,6 +24,10 @@ def export(
     ),
     out: Path = typer.Option(Path("runs/export"), "--out", help="Folder to write into; of this export or none."),
     sets: list[str] = SETS,
+    search: bool = typer.Option(
+        False, "--search", help="Try hundreds of settings and keep the one that scores best under the cap."
+    ),
+    tries: int = typer.Option(200, min=1, help="How many settings a search tries."),
     no_score: bool = typer.Option(False, "--no-score", help="Do not score what was written on the validation text."),
     preset: str = PRESET,
     scale: str = typer.Option(
@@ -37,12 +41,22 @@ def export(
 ) -> None:
     """Export a trained checkpoint under other settings: reload what was written, score it, check it against the cap."""
     from golfray.cli.wiring import absolute
+    from golfray.core.settings import ExportSettings
     from golfray.ship.artifact_parts import part_lines
     from golfray.ship.export_stages import ExportFolder
 
-    opened, settings, _ = _open(checkpoint, preset, scale, sets, bytes_code, not no_score, output)
+    if search and no_score:
+        raise typer.BadParameter("--search scores settings to choose among them; leave --no-score out")
+    opened, settings, trained_with = _open(checkpoint, preset, scale, sets, bytes_code, search, not no_score, output)
+    found = None
+    if search:
+        found = _search(absolute(out), opened, settings, trained_with, tries, output)
+        if found["chosen"] is None:
+            output.document("export", {"folder": str(absolute(out)), "search": _without_tried(found), "score": None})
+            raise typer.Exit(NO_FEASIBLE)
+        settings = dataclasses.replace(settings, export=ExportSettings(**found["chosen"]["export"]))
     folder = ExportFolder(absolute(out), opened, settings)
-    exported = folder.export(output.say)
+    exported = folder.export(output.detail if search else output.say)
     output.say(*part_lines(exported.parts))
     output.result(f"{folder.artifact}: {exported.line()}")
     scored = None if no_score else folder.score()
@@ -54,6 +68,7 @@ def export(
             "folder": str(folder.folder),
             **exported.document(),
             "score": None if scored is None else dataclasses.asdict(scored),
+            "search": None if found is None else _without_tried(found),
         },
     )
     if exported.margin < 0:
@@ -66,6 +81,7 @@ def _open(
     scale: str,
     sets: list[str],
     bytes_code: int | None,
+    search: bool,
     scores: bool,
     output: Output,
 ) -> tuple[Checkpoint, RunSettings, Path | None]:
@@ -90,5 +106,30 @@ def _open(
             corpus = corpus_for(resolved)
             settings = dataclasses.replace(settings, data=corpus.settings())
             output.say(*([corpus.warning] if corpus.warning else []))
+    if search:
+        settings = dataclasses.replace(settings, export=dataclasses.replace(settings.export, format="flat"))
     counted = packer.bytes_code(settings) if bytes_code is None else bytes_code
     return opened, dataclasses.replace(settings, bytes_code=counted), trained_with
+
+
+def _search(
+    out: Path, checkpoint: Checkpoint, settings: RunSettings, trained_with: Path | None, tries: int, output: Output
+) -> dict[str, Any]:
+    """Search, print the front and say where its picture is; returns the content of front.json."""
+    from golfray.report.export_front import front_lines
+    from golfray.report.front_picture import front_picture
+    from golfray.ship.export_search_stage import FRONT_NAME, PICTURE_NAME, SearchFolder
+    from golfray.ship.export_source import trained_steps
+    from golfray.sweep.export_search import SearchPlan
+
+    steps = None if trained_with is None else trained_steps(trained_with)
+    folder = SearchFolder(out, checkpoint, settings, SearchPlan(settings=tries), steps)
+    found = folder.search(lambda result: front_picture(result, str(checkpoint.path)), output.say)
+    output.result(*front_lines(found))
+    output.say(f"{out / FRONT_NAME}, {out / PICTURE_NAME}")
+    return found
+
+
+def _without_tried(found: dict[str, Any]) -> dict[str, Any]:
+    """The content of front.json without the settings that are not on the front: hundreds of them."""
+    return {name: value for name, value in found.items() if name not in ("tried", "export")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def resolve_foreign(checkpoint: Checkpoint, preset: str, scale: str, sets: list[
     _refuse_decided(chosen, (*_AFTER_TRAINING, *_OF_FOREIGN))
     told = Layer(str(checkpoint.path), {"model": infer_model(checkpoint)})
     return resolve(preset, scale, [told, chosen], has_gpu=has_gpu)
+
+
+def trained_steps(settings_path: Path) -> int | None:
+    """Optimizer steps of the trial with this settings.json, from its result.json; None where that does not say."""
+    try:
+        metrics = json.loads(settings_path.with_name("result.json").read_text(encoding="utf-8"))["metrics"]
+        return int(metrics["train/steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def describe_model(settings: RunSettings) -> str:

@@ -72,13 +72,16 @@ class Exported:
 class ExportFolder:
     """The folder of one export of one checkpoint under one set of settings.
 
-    Raises ``ConfigError`` where the folder is there already and of anything else.
+    ``beside``: names of files that it may have before. Raises ``ConfigError`` where the folder is there already and of
+    anything else.
     """
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint, settings: RunSettings) -> None:
+    def __init__(
+        self, folder: Path, checkpoint: Checkpoint, settings: RunSettings, beside: tuple[str, ...] = ()
+    ) -> None:
         self.folder, self.checkpoint, self.settings = folder, checkpoint, settings
         asked, known = settings_to_json(settings), folder / SETTINGS_NAME
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or _others(folder, beside)):
             if not known.is_file() or known.read_text(encoding="utf-8") != asked:
                 raise self._taken("settings")
             done = self._read(EXPORT_NAME)
@@ -112,6 +115,10 @@ class ExportFolder:
             content = self._artifact_of(state, say)
         except ValueError as error:
             raise CheckpointError(f"{self.checkpoint.path}: {error}") from error
+        return self.keep(content, time.monotonic() - begun)
+
+    def keep(self, content: bytes, seconds: float) -> Exported:
+        """Write an artifact of the checkpoint under these settings, and what is to be said of it."""
         write_atomically(self.artifact, content)
         settings = self.settings
         exported = Exported(
@@ -122,7 +129,7 @@ class ExportFolder:
             bytes_code=settings.bytes_code,
             bytes_model=len(content),
             cap_bytes=settings.cap_bytes,
-            seconds=time.monotonic() - begun,
+            seconds=seconds,
             parts=artifact_parts(content, settings.export),
         )
         self._write(EXPORT_NAME, exported.document())
@@ -134,10 +141,14 @@ class ExportFolder:
         Raises :class:`ScoreError` where there is no validation data.
         """
         done = self._read(SCORE_NAME)
-        if done is None:
-            done = dataclasses.asdict(score_artifact(self.artifact, self.settings))
-            self._write(SCORE_NAME, done)
-        return ScoredFile(**done)
+        if done is not None:
+            return ScoredFile(**done)
+        return self.keep_score(score_artifact(self.artifact, self.settings))
+
+    def keep_score(self, scored: ScoredFile) -> ScoredFile:
+        """Write what the artifact scores."""
+        self._write(SCORE_NAME, dataclasses.asdict(scored))
+        return scored
 
     def _artifact_of(self, state: dict[str, torch.Tensor], say: Callable[[str], None]) -> bytes:
         export = self.settings.export
@@ -187,6 +198,11 @@ def calibrate(
     numbers = range(settings.export.gptq_batches)
     batches = (stream.slice_batch(number, tokens, batch.seq_len)[0].to(gang.device) for number in numbers)
     return collect_hessians(model, batches)
+
+
+def _others(folder: Path, known: tuple[str, ...]) -> bool:
+    """Whether a folder has files of other names."""
+    return any(path.name not in known for path in folder.iterdir())
 
 
 def _exported(document: dict[str, Any]) -> Exported:
