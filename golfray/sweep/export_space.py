@@ -40,7 +40,7 @@ class ExportSpace:
     bits_embedding: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 16)
     clips: tuple[str, ...] = ("std", "best", "max")
     k: tuple[float, float] = (1.0, 40.0)
-    group_sizes: tuple[int, ...] = (0, 32)
+    group_sizes: tuple[int, ...] = (0, 64)
     gptq: tuple[bool, ...] = (False, True)
     codecs: tuple[str, ...] = ("zlib", "lzma", "zstd", "brotli")
     shuffles: tuple[bool, ...] = (False, True)
@@ -65,8 +65,15 @@ class ExportSpace:
             raise ValueError(f"export.search.k must be 0 < low <= high, got {list(self.k)}")
 
     def variants(self) -> list[Choice]:
-        """What holds for all classes at once: whether there is GPTQ, and the group size. The plainest comes first."""
-        return [{"gptq": gptq, "group_size": size} for size in self.group_sizes for gptq in self.gptq]
+        """What holds for all classes at once: whether there is GPTQ, and the group size.
+
+        Groups are tried with the first value of ``gptq`` alone, where there are whole rows to compare them with.
+        """
+        return [
+            {"gptq": gptq, "group_size": size}
+            for size in self.group_sizes
+            for gptq in (self.gptq[:1] if size and 0 in self.group_sizes else self.gptq)
+        ]
 
 
 def base_export(export: ExportSettings) -> ExportSettings:

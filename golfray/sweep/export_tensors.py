@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from golfray.core.container import Kept, Quantized
 from golfray.core.exporter import restore, storage_order, store_tensor, tensor_rule
-from golfray.core.gptq import HessianFactor, collect_hessians, factor_hessians
-from golfray.core.model import GPT
+from golfray.core.gptq import HessianFactor, factor_hessians
 from golfray.core.settings import ExportSettings
 from golfray.core.tensor_rules import TensorRule
 from golfray.sweep.export_space import CLASSES, class_of
@@ -17,16 +18,17 @@ Key = tuple[str, TensorRule | None, float | None]
 
 
 class ExportTensors:
-    """A state dict and what it becomes under rules; Hessians are collected once, when GPTQ is first asked for.
+    """A state dict and what it becomes under rules; ``collect`` is called once, when GPTQ is first asked for.
 
-    ``model``: holds the float weights of ``state``; ``calibration``: int64 batches on its device.
+    ``collect()``: Hessians by name of the weight, as :func:`golfray.core.gptq.collect_hessians` has them.
     """
 
-    def __init__(self, state: dict[str, torch.Tensor], model: GPT, calibration: list[torch.Tensor]) -> None:
+    def __init__(self, state: dict[str, torch.Tensor], collect: Callable[[], dict[str, torch.Tensor]]) -> None:
         self.state = state
         self.names = {kind: [name for name in state if class_of(name) == kind] for kind in CLASSES}
-        self._model, self._calibration = model, calibration
+        self._collect = collect
         self._hessians: dict[str, torch.Tensor] | None = None
+        self._keys: dict[tuple[str, ExportSettings], tuple[Key, ...]] = {}
         self._factors: dict[float, dict[str, HessianFactor]] = {}
         self._stored: dict[Key, Quantized | Kept] = {}
 
@@ -39,7 +41,9 @@ class ExportTensors:
 
     def class_key(self, kind: str, export: ExportSettings) -> tuple[Key, ...]:
         """What all tensors of a class depend on."""
-        return tuple(self.key(name, export) for name in self.names[kind])
+        if (kind, export) not in self._keys:
+            self._keys[kind, export] = tuple(self.key(name, export) for name in self.names[kind])
+        return self._keys[kind, export]
 
     def stored(self, key: Key) -> Quantized | Kept:
         """The tensor as it is stored; raises ``ValueError`` as :func:`golfray.core.exporter.store_tensor`."""
@@ -62,13 +66,6 @@ class ExportTensors:
         """Factors of all Hessians at one damping, by name of the weight."""
         if damping not in self._factors:
             if self._hessians is None:
-                if not self._calibration:
-                    raise ValueError("GPTQ needs tokens to calibrate on, and the data has none to spare")
-                self._hessians = collect_hessians(self._model, self._calibration)
+                self._hessians = self._collect()
             self._factors[damping] = factor_hessians(self._hessians, damping)
         return self._factors[damping]
-
-    def forget_but(self, exports: list[ExportSettings]) -> None:
-        """Free the tensors that none of ``exports`` needs: at full scale each takes megabytes."""
-        needed = {self.key(name, export) for export in exports for name in self.state}
-        self._stored = {key: stored for key, stored in self._stored.items() if key in needed}
