@@ -1,0 +1,61 @@
+"""A monotone knob turned until the size lies just below a cap: k of every class that is clipped at deviations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from golfray.core.settings import ExportSettings
+from golfray.sweep.export_space import CLASSES
+
+# How near below the cap is near enough, as a share of it.
+CLOSE = 0.002
+_LONGEST = 16
+
+
+def has_knob(export: ExportSettings) -> bool:
+    """Whether a factor on k changes the size: some class has integers and is clipped at deviations."""
+    return any(_turns(export, kind) for kind in CLASSES)
+
+
+def turned(export: ExportSettings, factor: float) -> ExportSettings:
+    """The same export with k of every such class times ``factor``: wider steps, fewer bytes."""
+    changes = {f"clip_k_{kind}": getattr(export, f"clip_k_{kind}") * factor for kind in CLASSES if _turns(export, kind)}
+    return dataclasses.replace(export, **changes)
+
+
+def land_below(size_of: Callable[[float], int], cap: int, start: int, slope: float) -> tuple[float, int] | None:
+    """The factor whose size is the largest found at or under ``cap``, and that size; None where none is under it.
+
+    ``start``: size at factor 1. ``slope``: bytes that doubling the factor saves, roughly; it only makes the first step.
+    Ends within :data:`CLOSE` below the cap, or after 16 sizes: a size may jump over the window.
+    """
+    # Sides in log2 of the factor: at ``low`` the size is above the cap, at ``high`` not.
+    low: tuple[float, int] | None = None
+    high: tuple[float, int] | None = None
+    place, size, stride = 0.0, start, max(slope, 1.0)
+    aim = cap * (1 - CLOSE / 2)
+    for _ in range(_LONGEST):
+        if size > cap:
+            low = (place, size)
+        elif high is None or size >= high[1]:
+            high = (place, size)
+        if high is not None and high[1] >= cap * (1 - CLOSE):
+            break
+        if low is not None and high is not None:
+            if abs(high[0] - low[0]) < 1e-7:
+                break
+            share = (low[1] - aim) / max(low[1] - high[1], 1)
+            # Never so near to an end that nothing is learned.
+            place = low[0] + (high[0] - low[0]) * min(max(share, 0.05), 0.95)
+        else:
+            step = (size - aim) / stride
+            place += math.copysign(min(max(abs(step), 0.002), 2.0), step)
+            stride /= 1.5
+        size = size_of(2.0**place)
+    return None if high is None else (2.0 ** high[0], high[1])
+
+
+def _turns(export: ExportSettings, kind: str) -> bool:
+    return getattr(export, f"clip_{kind}") == "std" and getattr(export, f"bits_{kind}") <= 8
