@@ -14,7 +14,9 @@ from golfray.cli.output import Output, with_output
 
 if TYPE_CHECKING:
     from golfray.core.settings import RunSettings
+    from golfray.ship.export_stages import Exported
     from golfray.ship.foreign_checkpoint import Checkpoint
+    from golfray.ship.score_file import ScoredFile
 
 
 @with_output
@@ -52,7 +54,7 @@ def export(
     if search:
         found = _search(absolute(out), opened, settings, trained_with, tries, output)
         if found["chosen"] is None:
-            output.document("export", {"folder": str(absolute(out)), "search": _without_tried(found), "score": None})
+            output.document("export", _document(absolute(out), opened, None, None, found))
             raise typer.Exit(NO_FEASIBLE)
         settings = dataclasses.replace(settings, export=ExportSettings(**found["chosen"]["export"]))
     folder = ExportFolder(absolute(out), opened, settings)
@@ -62,15 +64,7 @@ def export(
     scored = None if no_score else folder.score()
     if scored is not None:
         output.result(scored.lines()[0])
-    output.document(
-        "export",
-        {
-            "folder": str(folder.folder),
-            **exported.document(),
-            "score": None if scored is None else dataclasses.asdict(scored),
-            "search": None if found is None else _without_tried(found),
-        },
-    )
+    output.document("export", _document(folder.folder, opened, exported, scored, found))
     if exported.margin < 0:
         raise typer.Exit(NO_FEASIBLE)
 
@@ -130,6 +124,20 @@ def _search(
     return found
 
 
-def _without_tried(found: dict[str, Any]) -> dict[str, Any]:
-    """The content of front.json without the settings that are not on the front: hundreds of them."""
-    return {name: value for name, value in found.items() if name not in ("tried", "export")}
+def _document(
+    folder: Path,
+    checkpoint: Checkpoint,
+    exported: Exported | None,
+    scored: ScoredFile | None,
+    found: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """For ``--json``; of a search the settings that are not on the front, hundreds of them, are left to front.json."""
+    search = None if found is None else {name: found[name] for name in found if name not in ("tried", "export")}
+    return {
+        "folder": str(folder),
+        "checkpoint": str(checkpoint.path.absolute()),
+        "checkpoint_sha256": checkpoint.sha256,
+        "exported": None if exported is None else exported.document(),
+        "score": None if scored is None else dataclasses.asdict(scored),
+        "search": search,
+    }

@@ -17,7 +17,7 @@ from golfray.config.errors import ConfigError
 from golfray.core.artifact import write_atomically
 from golfray.core.settings import RunSettings
 from golfray.ship.export_source import SETTINGS_NAME
-from golfray.ship.export_stages import EXPORT_NAME, SCORE_NAME, ExportFolder
+from golfray.ship.export_stages import ARTIFACT_NAMES, EXPORT_NAME, SCORE_NAME, ExportFolder
 from golfray.ship.foreign_checkpoint import Checkpoint, CheckpointError
 from golfray.ship.score_file import ScoredFile, ScoreError
 from golfray.sweep.export_search import SearchPlan, SearchResult, search_exports
@@ -92,7 +92,7 @@ class SearchFolder:
         """Leave the setting chosen as an export with its score; what an unfinished search left is not in its way."""
         if result.chosen is None or result.validation is None:
             return None
-        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME):
+        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME, PICTURE_NAME, *ARTIFACT_NAMES.values()):
             (self.folder / name).unlink(missing_ok=True)
         chosen = dataclasses.replace(self.settings, export=result.chosen.export)
         folder = ExportFolder(self.folder, self.checkpoint, chosen, beside=(SEARCH_NAME,))

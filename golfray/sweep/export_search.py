@@ -166,7 +166,11 @@ class _Search:
         tried = [self.tried(export) for export in self.nats]
         front = [each for each in front_of(tried, self.scorer.sequences) if each.bytes <= self.max_bytes]
         chosen = front[-1] if front else None
-        artifact = self.sizes.make_under(base_export(chosen.export), chosen.export.codec, chosen.export.shuffle).content if chosen else b""
+        artifact = (
+            self.sizes.make_under(base_export(chosen.export), chosen.export.codec, chosen.export.shuffle).content
+            if chosen
+            else b""
+        )
         validation = self.validate(artifact) if chosen else None
         self.stage("validate", "nothing fits" if chosen is None else f"chosen: {chosen.bytes:,} bytes")
         return SearchResult(

@@ -10,8 +10,11 @@ import torch
 from golfray.cli.main import app
 from golfray.core.trial import CHECKPOINT_NAME
 from golfray.data.errors import DataError
+from golfray.ship.score_file import score_file
 from tests.cli.conftest import as_sets
+from tests.cli.documented import read_tables
 
+TABLES = read_tables()
 REFERENCE = "final_model.int8.ptz"
 
 
@@ -24,8 +27,9 @@ def export(capsys):
         printed = capsys.readouterr()
         if "--json" not in arguments:
             return int(code or 0), printed.out, {}
-        (document,) = printed.out.splitlines()
-        return int(code or 0), printed.err, json.loads(document)
+        document = json.loads(printed.out)
+        assert TABLES.mistakes(document) == []
+        return int(code or 0), printed.err, document
 
     return run
 
@@ -62,9 +66,11 @@ def test_a_trial_again(export, trained_folder, tmp_path):
     assert code == 0
     assert (tmp_path / "out" / REFERENCE).read_bytes() == (trained_folder / REFERENCE).read_bytes()
     assert document["kind"] == "export"
-    assert document["bytes_model"] == metrics["bytes/model"]
-    assert document["bytes_total"] == document["bytes_code"] + document["bytes_model"]
-    assert document["margin"] == document["cap_bytes"] - document["bytes_total"] > 0
+    assert document["exported"]["bytes_model"] == metrics["bytes/model"]
+    assert (
+        document["exported"]["bytes_total"] == document["exported"]["bytes_code"] + document["exported"]["bytes_model"]
+    )
+    assert document["exported"]["margin"] == document["exported"]["cap_bytes"] - document["exported"]["bytes_total"] > 0
     assert document["checkpoint"] == str(trained_folder / CHECKPOINT_NAME)
     assert document["score"]["bits_per_byte"] == pytest.approx(metrics["bpb/roundtrip"], abs=2e-5)
     assert "bpb/roundtrip " in said
@@ -78,9 +84,9 @@ def test_other_settings_and_a_cap_that_is_passed(export, trained_folder, tmp_pat
     code, said, document = export(
         trained_folder / CHECKPOINT_NAME, "--out", tmp_path / "a", *sets, "--no-score", "--json"
     )
-    assert (code, document["score"], document["artifact"]) == (0, None, "final_model.flat")
+    assert (code, document["score"], document["exported"]["artifact"]) == (0, None, "final_model.flat")
     assert not (tmp_path / "a" / "score.json").exists()
-    cap = document["bytes_total"] - 1
+    cap = document["exported"]["bytes_total"] - 1
     code, said, _ = export(trained_folder, "--out", tmp_path / "b", *sets, "--no-score", f"--set=cap_bytes={cap}")
     assert code == 7
     assert "INFEASIBLE: 1 bytes over" in said
@@ -97,7 +103,7 @@ def test_a_state_dict_from_elsewhere(export, foreign, theirs, trained_folder, tm
     )
     assert (tmp_path / "out" / REFERENCE).read_bytes() == (trained_folder / REFERENCE).read_bytes()
     assert document["score"]["bits_per_byte"] == pytest.approx(metrics["bpb/roundtrip"], abs=2e-5)
-    assert (document["bytes_code"], document["cap_bytes"]) == (50_000, 16_000_000)
+    assert (document["exported"]["bytes_code"], document["exported"]["cap_bytes"]) == (50_000, 16_000_000)
 
 
 def test_without_a_score_no_data_are_needed(export, foreign, theirs, tmp_path):
@@ -124,6 +130,55 @@ def test_mistakes(export, foreign, theirs, trained_folder, tmp_path):
     assert "final_model.pt: tok_emb.weight has values that are not finite" in refusal(
         export, foreign, "--out", tmp_path / "nan", *theirs
     )
+
+
+def test_a_search_and_no_score_contradict_each_other(export, trained_folder, tmp_path):
+    assert "leave --no-score out" in refusal(export, trained_folder, "--out", tmp_path, "--search", "--no-score")
+
+
+@pytest.mark.slow
+def test_a_search(export, trained_folder, tmp_path):
+    """A few settings of the tiny trial: the one chosen is left as any other export is, and found again."""
+    command = [trained_folder, "--out", tmp_path / "out", "--search", "--tries", "6"]
+    # Room for about half of what the matrices take as int8.
+    code = 48_000
+    command += [f"--set=cap_bytes={code + 20_000}", f"--bytes-code={code}", "--json"]
+    ended, said, document = export(*command)
+    assert ended == 0
+    search, exported = document["search"], document["exported"]
+    assert exported["bytes_model"] == search["chosen"]["bytes"] <= search["max_bytes"] == 20_000
+    assert search["chosen"] in search["front"]
+    assert document["score"]["bits_per_byte"] == search["validation"]["bits_per_byte"]
+    sizes = [tried["bytes"] for tried in search["front"]]
+    assert sizes == sorted(sizes)
+    assert f"\n* {exported['bytes_model']:>12,} " in said
+    # What is in the folder says the same without the search.
+    scored = score_file(tmp_path / "out" / "final_model.flat", None, None, None)
+    assert scored.bits_per_byte == pytest.approx(document["score"]["bits_per_byte"], abs=2e-5)
+    assert (scored.bytes_code, scored.cap_bytes, scored.fits) == (code, code + 20_000, True)
+    front = json.loads((tmp_path / "out" / "front.json").read_text())
+    assert len(front["tried"]) >= 6
+    assert (tmp_path / "out" / "front.svg").read_text().startswith("<svg")
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert export(*command)[2] == document
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == times
+    assert "of another search or export, and is never written over" in refusal(export, *command, "--tries=7")
+    # Killed before all was written: searched again, and what was left is not in the way.
+    (tmp_path / "out" / "front.json").unlink()
+    (tmp_path / "out" / "settings.json").write_text("{}")
+    again = export(*command)[2]
+    assert (again["search"]["chosen"], again["score"]) == (search["chosen"], document["score"])
+
+
+@pytest.mark.slow
+def test_a_search_under_a_cap_that_nothing_keeps(export, trained_folder, tmp_path):
+    ended, said, document = export(
+        *(trained_folder, "--out", tmp_path / "out", "--search", "--tries=2"),
+        *("--set=cap_bytes=100500", "--bytes-code=100000", "--json"),
+    )
+    assert (ended, document["exported"], document["score"]) == (7, None, None)
+    assert "nothing fits into 500 bytes" in said
+    assert not (tmp_path / "out" / "final_model.flat").exists()
 
 
 @pytest.mark.slow
