@@ -66,11 +66,10 @@ def test_a_trial_again(export, trained_folder, tmp_path):
     assert code == 0
     assert (tmp_path / "out" / REFERENCE).read_bytes() == (trained_folder / REFERENCE).read_bytes()
     assert document["kind"] == "export"
-    assert document["exported"]["bytes_model"] == metrics["bytes/model"]
-    assert (
-        document["exported"]["bytes_total"] == document["exported"]["bytes_code"] + document["exported"]["bytes_model"]
-    )
-    assert document["exported"]["margin"] == document["exported"]["cap_bytes"] - document["exported"]["bytes_total"] > 0
+    exported = document["exported"]
+    assert exported["bytes_model"] == metrics["bytes/model"]
+    assert exported["bytes_total"] == exported["bytes_code"] + exported["bytes_model"]
+    assert exported["margin"] == exported["cap_bytes"] - exported["bytes_total"] > 0
     assert document["checkpoint"] == str(trained_folder / CHECKPOINT_NAME)
     assert document["score"]["bits_per_byte"] == pytest.approx(metrics["bpb/roundtrip"], abs=2e-5)
     assert "bpb/roundtrip " in said
