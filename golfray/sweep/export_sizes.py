@@ -81,7 +81,9 @@ class ExportSizes:
         self.sharpen(exports)
         sizes = []
         for export in exports:
-            found = dict(zip(self.codecs, self._seal_all([(export, codec, False) for codec in self.codecs]), strict=True))
+            found = dict(
+                zip(self.codecs, self._seal_all([(export, codec, False) for codec in self.codecs]), strict=True)
+            )
             best = min(found, key=lambda codec: found[codec])
             self._anchors.append((self.entropy(export), found[best] / self.entropy(export), best))
             for codec, size in found.items():
