@@ -32,9 +32,8 @@ def front_picture(result: SearchResult, title: str) -> str:
     sizes = [each.bytes for each in [*inside, *shown]] + [result.max_bytes]
     axes = _Axes(min(sizes) * 0.97, max(sizes) * 1.03, bottom, top)
     beyond = len(result.tried) - len(inside)
-    below = f"{len(result.tried)} settings, {len(front)} on the front" + (
-        f"; {beyond} above the edge" if beyond else ""
-    )
+    below = f"{len(result.tried)} settings, {len(front)} on the front"
+    below += f", {beyond} above the edge" if beyond else ""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
         f'height="{_HEIGHT}" font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">',
