@@ -25,7 +25,7 @@ class Round:
 
 
 def plan_rounds(settings: int, sequences: int, least: int = 8) -> list[Round]:
-    """Four rounds, each on two to three times as many sequences with a quarter of the settings, ``least`` at the end."""
+    """Four rounds: each on two to three times as many sequences with a quarter of the settings, ``least`` at least."""
     shares = (1 / 16, 3 / 16, 1 / 2, 1.0)
     rounds = []
     for number, share in enumerate(shares):

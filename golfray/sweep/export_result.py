@@ -15,14 +15,15 @@ class Tried:
 
     ``export``: complete, format "flat", with the codec that makes it smallest. ``bytes``: of the artifact; ``measured``
     where the codec itself has said so, else predicted. ``bits_per_byte`` on the first ``sequences`` of the reserved
-    slice; ``error``: standard error of its distance from the float weights' there. ``landed``: its k was turned to end
-    just below the cap.
+    slice; ``added``: what it is above the float weights' there, and ``error`` the standard error of that. ``landed``:
+    its k was turned to end just below the cap.
     """
 
     export: ExportSettings
     bytes: int
     measured: bool
     bits_per_byte: float
+    added: float
     error: float
     sequences: int
     landed: bool = False

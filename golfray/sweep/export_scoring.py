@@ -10,7 +10,7 @@ import torch
 from golfray.core.byte_table import ByteTable
 from golfray.core.model import GPT
 
-# Tokens scored at once on a CPU: with more, logits leave the caches, and their memory goes back to the system each time.
+# Tokens scored at once on a CPU: with more, logits leave the caches, and their memory is fetched anew each time.
 _CPU_TOKENS = 1024
 _GPU_TOKENS = 65_536
 

@@ -51,7 +51,7 @@ class SearchPlan:
     ``batch.seq_len`` tokens. ``seed``: which tokens these are; the same seed gives the same search.
     """
 
-    space: ExportSpace = ExportSpace()
+    space: ExportSpace = dataclasses.field(default_factory=ExportSpace)
     settings: int = 200
     sequences: int = 128
     seed: int = 0
@@ -166,11 +166,7 @@ class _Search:
         tried = [self.tried(export) for export in self.nats]
         front = [each for each in front_of(tried, self.scorer.sequences) if each.bytes <= self.max_bytes]
         chosen = front[-1] if front else None
-        artifact = (
-            self.sizes.make_under(base_export(chosen.export), chosen.export.codec, chosen.export.shuffle).content
-            if chosen
-            else b""
-        )
+        artifact = self.artifact(chosen) if chosen else b""
         validation = self.validate(artifact) if chosen else None
         self.stage("validate", "nothing fits" if chosen is None else f"chosen: {chosen.bytes:,} bytes")
         return SearchResult(
@@ -217,7 +213,7 @@ class _Search:
         self.stage("bytes", f"{min(sizes):,} to {max(sizes):,} bytes under {', '.join(self.sizes.codecs)}{what}")
 
     def enter_round(self, number: int, exports: list[ExportSettings]) -> None:
-        """Sizes get sharper as the slice grows: by entropy, from classes, and of the last two rounds whole artifacts."""
+        """Sizes get sharper as the slice grows: by entropy, from classes, in the last two rounds of whole artifacts."""
         if number == 1:
             self.sizes.sharpen(exports)
         elif number >= 2:
@@ -234,15 +230,22 @@ class _Search:
     def tried(self, export: ExportSettings) -> Tried:
         """What is known of a setting."""
         nats = self.nats[export]
+        floats = self.float_nats[: len(nats)]
         return Tried(
             export=self.sizes.best_export(export),
             bytes=self.sizes.smallest(export),
             measured=self.sizes.measured(export),
             bits_per_byte=self.scorer.bits_per_byte(nats),
-            error=self.scorer.standard_error(nats, self.float_nats[: len(nats)]),
+            added=self.scorer.bits_per_byte(nats) - self.scorer.bits_per_byte(floats),
+            error=self.scorer.standard_error(nats, floats),
             sequences=len(nats),
             landed=export in self.landed,
         )
+
+    def artifact(self, chosen: Tried) -> bytes:
+        """The bytes of a setting that has been measured."""
+        export = chosen.export
+        return self.sizes.make_under(base_export(export), export.codec, export.shuffle).content
 
     def land(self, finalists: list[ExportSettings]) -> str:
         """Turn k of the most promising finalists near the cap until they end just below it, and score them in full."""
