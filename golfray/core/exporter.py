@@ -30,7 +30,7 @@ def export_state(
 
 
 def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
-    """Names with those of one rule beside each other: what a codec has learned of one tensor then holds for the next."""
+    """Names with those of one rule beside each other: what a codec learns of one tensor then holds for the next."""
     kinds = list(rules.values())
     return sorted(rules, key=lambda name: kinds.index(rules[name]))
 

@@ -11,25 +11,28 @@ from golfray.sweep.export_space import CLASSES
 
 # How near below the cap is near enough, as a share of it.
 CLOSE = 0.002
-_LONGEST = 16
+_LONGEST = 8
 
 
-def has_knob(export: ExportSettings) -> bool:
-    """Whether a factor on k changes the size: some class has integers and is clipped at deviations."""
-    return any(_turns(export, kind) for kind in CLASSES)
+def knobs(export: ExportSettings) -> tuple[str, ...]:
+    """The classes whose k changes the size: those that have integers and are clipped at deviations."""
+    return tuple(
+        kind for kind in CLASSES if getattr(export, f"clip_{kind}") == "std" and getattr(export, f"bits_{kind}") <= 8
+    )
 
 
-def turned(export: ExportSettings, factor: float) -> ExportSettings:
-    """The same export with k of every such class times ``factor``: wider steps, fewer bytes."""
-    changes = {f"clip_k_{kind}": getattr(export, f"clip_k_{kind}") * factor for kind in CLASSES if _turns(export, kind)}
-    return dataclasses.replace(export, **changes)
+def turned(export: ExportSettings, kinds: tuple[str, ...], factor: float) -> ExportSettings:
+    """The same export with k of some classes times ``factor``: wider steps, fewer bytes."""
+    return dataclasses.replace(
+        export, **{f"clip_k_{kind}": getattr(export, f"clip_k_{kind}") * factor for kind in kinds}
+    )
 
 
 def land_below(size_of: Callable[[float], int], cap: int, start: int, slope: float) -> tuple[float, int] | None:
     """The factor whose size is the largest found at or under ``cap``, and that size; None where none is under it.
 
     ``start``: size at factor 1. ``slope``: bytes that doubling the factor saves, roughly; it only makes the first step.
-    Ends within :data:`CLOSE` below the cap, or after 16 sizes: a size may jump over the window.
+    Ends within :data:`CLOSE` below the cap, or after 8 sizes: a codec's size may jump over the window.
     """
     # Sides in log2 of the factor: at ``low`` the size is above the cap, at ``high`` not.
     low: tuple[float, int] | None = None
@@ -55,7 +58,3 @@ def land_below(size_of: Callable[[float], int], cap: int, start: int, slope: flo
             stride /= 1.5
         size = size_of(2.0**place)
     return None if high is None else (2.0 ** high[0], high[1])
-
-
-def _turns(export: ExportSettings, kind: str) -> bool:
-    return getattr(export, f"clip_{kind}") == "std" and getattr(export, f"bits_{kind}") <= 8

@@ -8,6 +8,7 @@ the one that is chosen is scored on the validation tokens: once, so that nothing
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from golfray.core.runtime import choose_runtime, prepare_device
 from golfray.core.score import Score, score_model
 from golfray.core.settings import ExportSettings, RunSettings
 from golfray.core.shards import list_shards, load_validation_tokens
-from golfray.sweep.export_landing import CLOSE, has_knob, land_below, turned
+from golfray.sweep.export_landing import CLOSE, knobs, land_below, turned
 from golfray.sweep.export_proposals import propose
 from golfray.sweep.export_race import plan_rounds, run_race
 from golfray.sweep.export_reserve import reserve_tokens
@@ -36,7 +37,7 @@ from golfray.sweep.export_space import CLASSES, ExportSpace, base_export
 from golfray.sweep.export_tensors import ExportTensors
 
 _ANCHORS = 4
-_LANDINGS = 3
+_LANDINGS = 2
 _LANDING_WINDOW = (0.85, 1.15)
 # Matrices of smaller models are multiplied faster by one thread than shared out to several.
 _ONE_THREAD_BELOW = 4_000_000
@@ -250,35 +251,44 @@ class _Search:
     def land(self, finalists: list[ExportSettings]) -> str:
         """Turn k of the most promising finalists near the cap until they end just below it, and score them in full."""
         low, high = (share * self.max_bytes for share in _LANDING_WINDOW)
-        near = [export for export in finalists if has_knob(export) and low <= self.sizes.smallest(export) <= high]
-        if not near:
-            return "no finalist near the cap is clipped at deviations, so there is no k to turn"
+        able = [export for export in finalists if knobs(export)]
+        if not able:
+            return "no finalist is clipped at deviations, so there is no k to turn"
+        near = [export for export in able if low <= self.sizes.smallest(export) <= high]
+        near = near or [min(able, key=lambda export: abs(math.log(self.sizes.smallest(export) / self.max_bytes)))]
         slope = self._slope([self.tried(export) for export in near])
 
         def at_cap(export: ExportSettings) -> float:
             excess = self.sizes.smallest(export) - self.max_bytes
             return self.scorer.bits_per_byte(self.nats[export]) - slope * excess
 
-        lines = []
-        for export in sorted(near, key=at_cap)[:_LANDINGS]:
-            made = self.sizes.best_export(export)
+        return "; ".join(self.land_one(export) for export in sorted(near, key=at_cap)[:_LANDINGS])
+
+    def land_one(self, export: ExportSettings) -> str:
+        """Turn k of all classes, then of single ones where sizes jump over the window; returns where that ends."""
+        made = self.sizes.best_export(export)
+        landed, size = export, self.sizes.smallest(export)
+        # The largest class is the coarsest knob, so it is the last that is turned alone.
+        single = sorted(((kind,) for kind in knobs(export)), key=lambda kinds: self._saved_by_doubling(export, kinds))
+        for kinds in [knobs(export), *single]:
             found = land_below(
-                lambda factor, export=export, made=made: len(  # type: ignore[misc]
-                    self.sizes.make_under(turned(export, factor), made.codec, made.shuffle).content
+                lambda factor, landed=landed, kinds=kinds: len(  # type: ignore[misc]
+                    self.sizes.make_under(turned(landed, kinds, factor), made.codec, made.shuffle).content
                 ),
                 self.max_bytes,
-                self.sizes.smallest(export),
-                self._saved_by_doubling(export),
+                size,
+                self._saved_by_doubling(landed, kinds),
             )
-            if found is None:
-                lines.append("no factor on k ends below the cap")
-                continue
-            landed = turned(export, found[0])
-            self.landed.add(landed)
-            self.score(landed, self.scorer.sequences)
-            close = "" if found[1] >= self.max_bytes * (1 - CLOSE) else ", which is as near as it comes"
-            lines.append(f"k times {found[0]:.4g} ends {self.max_bytes - found[1]:,} bytes below the cap{close}")
-        return "; ".join(lines)
+            if found is not None:
+                landed, size = turned(landed, kinds, found[0]), found[1]
+            if self.max_bytes * (1 - CLOSE) <= size <= self.max_bytes:
+                break
+        if size > self.max_bytes:
+            return "no k ends below the cap"
+        self.landed.add(landed)
+        self.score(landed, self.scorer.sequences)
+        close = "" if size >= self.max_bytes * (1 - CLOSE) else ", as near as it comes"
+        return f"k ends {self.max_bytes - size:,} bytes below the cap{close}"
 
     def validate(self, artifact: bytes) -> Score:
         """The chosen artifact, reloaded, on the validation tokens."""
@@ -298,9 +308,9 @@ class _Search:
             return 0.0
         return (front[-1].bits_per_byte - front[0].bits_per_byte) / (front[-1].bytes - front[0].bytes)
 
-    def _saved_by_doubling(self, export: ExportSettings) -> float:
+    def _saved_by_doubling(self, export: ExportSettings, kinds: tuple[str, ...]) -> float:
         """Steps twice as wide save a bit of each weight that they round."""
-        other = turned(export, 2.0)
+        other = turned(export, kinds, 2.0)
         changed = [name for name in self.state if self.tensors.key(name, export) != self.tensors.key(name, other)]
         return sum(self.state[name].numel() for name in changed) / 8
 

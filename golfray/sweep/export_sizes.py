@@ -78,7 +78,6 @@ class ExportSizes:
 
     def learn(self, exports: list[ExportSettings]) -> None:
         """Make whole artifacts of ``exports`` under every codec; what they show, predictions go by from now on."""
-        self.sharpen(exports)
         sizes = []
         for export in exports:
             found = dict(
@@ -86,12 +85,14 @@ class ExportSizes:
             )
             best = min(found, key=lambda codec: found[codec])
             self._anchors.append((self.entropy(export), found[best] / self.entropy(export), best))
-            for codec, size in found.items():
-                self._ratios[codec].append(size / self._class_sum(export, codec))
             sizes.append(found)
         self._anchors.sort()
         excess = {codec: statistics.fmean(found[codec] / min(found.values()) for found in sizes) for codec in sizes[0]}
         self.codecs = tuple(codec for codec in self.codecs if excess[codec] <= max(_HOPELESS, min(excess.values())))
+        self.sharpen(exports)
+        for export, found in zip(exports, sizes, strict=True):
+            for codec in self.codecs:
+                self._ratios[codec].append(found[codec] / self._class_sum(export, codec))
 
     def sharpen(self, exports: list[ExportSettings]) -> None:
         """Predict these from their classes from now on."""
