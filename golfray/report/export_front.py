@@ -27,7 +27,7 @@ def front_lines(document: Mapping[str, Any]) -> list[str]:
         export, bpb = row["export"], row["bits_per_byte"]
         codec = export["codec"] + ("+shuf" if export["shuffle"] else "")
         lines.append(
-            f"{star} {bytes_text(row['bytes']):>12} {bpb:>8.5f} {bpb - unquantized:>+8.5f} {row['error']:>7.5f}  "
+            f"{star} {bytes_text(row['bytes']):>12} {bpb:>8.5f} {row['added']:>+8.5f} {row['error']:>7.5f}  "
             f"{codec:<9} " + " ".join(f"{class_text(export, kind):<15}" for kind in _CLASSES) + f" {_rest(export)}"
         )
     if document["chosen"] is None:
