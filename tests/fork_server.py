@@ -3,7 +3,8 @@
 A program finds what a shell gives it: a process group, a folder, an environment and outputs of its own; its process
 ends as any Python does. Argument: the number of a listening socket. A connection carries one request as a line of JSON
 (program, argv, folder, environment, out, err: files) and is answered with two lines: the process id, and when it has
-ended its exit code, or minus the number of the signal that killed it. The server ends when its standard input does.
+ended its exit code, or minus the number of the signal that killed it. A program whose connection is closed before is
+killed. The server ends when its standard input does.
 """
 
 import gc
@@ -69,6 +70,12 @@ def serve(listener: socket.socket) -> str:
             become(request)
             return str(request["program"])
         connection.sendall(f"{process}\n".encode())
+        ended = os.pidfd_open(process)
+        # Whoever asked for it says nothing more: a connection that can be read was closed, by a test that failed.
+        ready, _, _ = select.select([ended, connection], [], [])
+        if ended not in ready:
+            os.killpg(process, signal.SIGKILL)
+            os._exit(0)
         _, status = os.waitpid(process, 0)
         connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)

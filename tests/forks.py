@@ -47,10 +47,14 @@ class Forked:
             os.killpg(self.pid, signal.SIGKILL)
             raise
         out, err = (file.read_text(encoding="utf-8") for file in self._files.values())
+        self.abandon()
+        return code, out, err
+
+    def abandon(self) -> None:
+        """Look at it no more, as happens when a test fails; if it still runs, it is killed."""
         self._answers.close()
         self._connection.close()
         self._outputs.cleanup()
-        return code, out, err
 
 
 class Forks:

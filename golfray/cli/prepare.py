@@ -84,7 +84,7 @@ def prepare(
     an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
     is too small, a store that cannot be written.
     """
-    from golfray.cli.wiring import passes_lines
+    from golfray.cli.wiring import check_codecs, passes_lines
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
@@ -102,6 +102,7 @@ def prepare(
         layers = [*_demo_built_again(record), Layer.from_sets(sets)]
         opened = on_its_corpus(space_of(record, str(log), layers))
     space, corpus = opened
+    check_codecs(space)
     size, changes = bytes_code(space.base.config.to_run_settings(0)), []
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record())

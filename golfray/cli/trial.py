@@ -27,13 +27,14 @@ def train(
     output: Output,
 ) -> None:
     """Train, export and score one trial under torchrun, without Ray."""
-    from golfray.cli.wiring import absolute, corpus_for, passes_lines, resolve_configuration, run_settings
+    from golfray.cli.wiring import absolute, check_codecs, corpus_for, passes_lines, resolve_configuration, run_settings
     from golfray.report.train_line import TrainLine, outcome_of, print_result
     from golfray.ship.clock_trace import check_clock_trace
     from golfray.ship.launch import run_under_torchrun
 
     resolved = resolve_configuration(preset, scale, sets)
     config = resolved.config
+    check_codecs(config)
     output.say(
         f"preset {config.preset}, scale {config.scale} ({resolved.origins['scale']}), {config.workers} worker(s)"
     )
@@ -41,7 +42,9 @@ def train(
     output.say(*corpus.describe(config.batch.tokens), *passes_lines(config, corpus))
     settings = run_settings(config, corpus)
     if clock_trace is not None:
-        readings = check_clock_trace(clock_trace, settings.stop)
+        from golfray.core.frontier import training_stop
+
+        readings = check_clock_trace(clock_trace, training_stop(settings))
         settings = dataclasses.replace(settings, clock_trace=str(absolute(clock_trace)))
         output.say(f"clock: {readings:,} readings of {clock_trace} instead of the time that passes")
     console = output.console()
@@ -57,7 +60,7 @@ def train(
 
 @with_output
 def score(
-    artifact: Path = typer.Argument(..., help="A final_model.int8.ptz."),
+    artifact: Path = typer.Argument(..., help="The file that a trial exported, of either format."),
     settings: Path | None = typer.Option(None, help="Settings it was trained with; default: settings.json beside it."),
     data: Path | None = typer.Option(None, help="Folder of shards to score on; default: the settings' own."),
     tokenizer: Path | None = typer.Option(

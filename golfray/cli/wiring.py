@@ -85,6 +85,21 @@ def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
     return settings if corpus is None else dataclasses.replace(settings, data=corpus.settings())
 
 
+def check_codecs(over: Config | Space) -> None:
+    """Raise ``CodecMissing`` where a codec that some trial exports with is not installed here: before any trains."""
+    from golfray.config.schema import Config
+    from golfray.core.codec import codec_module
+    from golfray.sweep.knobs import Choice
+
+    config, knobs = (over, ()) if isinstance(over, Config) else (over.base.config, over.knobs)
+    codecs: list[str] = [config.export.codec]
+    for knob in knobs:
+        if knob.path == "export.codec" and isinstance(knob.domain, Choice):
+            codecs += map(str, knob.domain.choices)
+    for codec in codecs:
+        codec_module(codec)
+
+
 def absolute(path: Path) -> Path:
     """The path from the root, without following links."""
     return path.expanduser().absolute()

@@ -10,13 +10,19 @@ import zlib
 LZMA_FILTER = {"id": lzma.FILTER_LZMA2, "lc": 0, "lp": 0, "pb": 0, "dict_size": 2**24}
 
 
+class CodecMissing(ImportError):
+    """A codec's library is not installed; the message says which extra brings it."""
+
+    exit_code = 4
+
+
 def codec_module(codec: str) -> types.ModuleType:
-    """The library behind a codec. Raises ``ImportError`` where it is not installed."""
+    """The library behind a codec. Raises :class:`CodecMissing` where it is not installed."""
     package = "zstandard" if codec == "zstd" else codec
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(f"codec {codec} needs the package {package}: install golfray[codecs]") from error
+        raise CodecMissing(f"codec {codec} needs the package {package}: install golfray[codecs]") from error
 
 
 def codec_version(codec: str) -> str:

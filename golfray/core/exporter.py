@@ -35,6 +35,14 @@ def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
     return sorted(rules, key=lambda name: kinds.index(rules[name]))
 
 
+def without_hessian(
+    state: dict[str, torch.Tensor], export: ExportSettings, hessians: dict[str, torch.Tensor]
+) -> list[str]:
+    """Names of the tensors that are stored as integers without GPTQ, as no Hessian is known for them."""
+    rules = {name: tensor_rule(name, tensor, export) for name, tensor in state.items() if name not in hessians}
+    return [name for name, rule in rules.items() if rule is not None and rule.bits <= 8]
+
+
 def load_artifact(content: bytes) -> dict[str, torch.Tensor]:
     """The weights inside an artifact of our own; the ship floor checks those from elsewhere first."""
     return {name: restore(stored) for name, stored in read_content(unseal(content)).items()}

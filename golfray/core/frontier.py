@@ -1,5 +1,7 @@
-"""The steps of a trial beyond the baseline's: averaged weights, evaluation by sliding windows."""
+"""The steps of a trial beyond the baseline's: averaged weights, the flat export with GPTQ, sliding windows."""
 
+import dataclasses
+import time
 from collections.abc import Callable
 
 import numpy
@@ -7,29 +9,51 @@ import torch
 
 from golfray.core.averaging import Averager, make_averager
 from golfray.core.byte_table import ByteTable
+from golfray.core.codec import codec_module
+from golfray.core.exporter import export_state, load_artifact, without_hessian
 from golfray.core.gang import Gang
+from golfray.core.gptq import collect_hessians
 from golfray.core.model import GPT
 from golfray.core.score import Score
-from golfray.core.settings import RunSettings
+from golfray.core.settings import ExportSettings, RunSettings, StopSettings
+from golfray.core.shards import TokenStream
 from golfray.core.sliding import score_sliding
 from golfray.core.trial import Parts
 
 
+def training_stop(settings: RunSettings) -> StopSettings:
+    """Where training ends: ``export.gptq_reserve_seconds`` before a run's time is over, if GPTQ is to calibrate in it.
+
+    Raises ``ValueError`` where no time to train is left.
+    """
+    stop, reserve = settings.stop, settings.export.gptq_reserve_seconds
+    if not settings.export.gptq or stop.seconds is None:
+        return stop
+    if reserve >= stop.seconds:
+        raise ValueError(f"export.gptq_reserve_seconds must be < stop.seconds ({stop.seconds:g}), got {reserve:g}")
+    return dataclasses.replace(stop, seconds=stop.seconds - reserve)
+
+
 class FrontierParts(Parts):
-    """All that the settings may ask for. The reference's export is inherited; other formats are put in here."""
+    """All that the settings may ask for. Raises ``ImportError`` where the codec is not installed: before training."""
 
     def __init__(self, settings: RunSettings, gang: Gang) -> None:
+        codec_module(settings.export.codec)
         self.settings, self.gang = settings, gang
         self.averager: Averager | None = None
+        self.hessians: dict[str, torch.Tensor] = {}
+        self.flat = settings.export.format == "flat"
+        if self.flat:
+            self.artifact_name = "final_model.flat"
 
     def training_settings(self, settings: RunSettings) -> RunSettings:
-        """The settings as they are: nothing of them is out of reach here."""
-        return settings
+        """The settings, with the end that leaves time for calibration."""
+        return dataclasses.replace(settings, stop=training_stop(settings))
 
     def begin(self, model: GPT) -> None:
         """Begin to average, from the initial weights."""
         self.model = model
-        self.averager = make_averager(model, self.settings)
+        self.averager = make_averager(model, self.training_settings(self.settings))
 
     def after_step(self, steps: int, seconds: float) -> None:
         """Take in the weights."""
@@ -47,6 +71,40 @@ class FrontierParts(Parts):
         if averaged is not None:
             self.model.load_state_dict(averaged)
         return {"bpb/live": live.bits_per_byte, "val_loss/live": live.loss, **self.averager.metrics()}
+
+    def calibrate(self, stream: TokenStream, enter: Callable[[str], None]) -> None:
+        """Collect Hessians over the first ``export.gptq_batches`` micro-batches of the stream, if GPTQ is asked for.
+
+        Rank 0 alone does it, since it alone exports; so the result is the same on any number of ranks.
+        """
+        settings, device = self.settings, self.gang.device
+        export, batch = settings.export, settings.batch
+        if not export.gptq:
+            return
+        enter("calibrate")
+        if self.gang.rank:
+            return
+        begun = time.perf_counter()
+        numbers, tokens = range(export.gptq_batches), batch.tokens // batch.slices
+        batches = (stream.slice_batch(number, tokens, batch.seq_len)[0].to(device) for number in numbers)
+        self.hessians = collect_hessians(self.model, batches)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken, reserve = time.perf_counter() - begun, export.gptq_reserve_seconds
+        if settings.stop.seconds is not None and 0 < reserve < taken:
+            print(f"golfray: calibration took {taken:.1f} s, export.gptq_reserve_seconds were {reserve:g}", flush=True)
+
+    def export_state(self, state: dict[str, torch.Tensor], export: ExportSettings) -> bytes:
+        """The artifact's bytes in the format that is asked for; says which integers GPTQ had no Hessian for."""
+        if not self.flat:
+            return super().export_state(state, export)
+        if export.gptq and (missing := without_hessian(state, export, self.hessians)):
+            print(f"golfray: no Hessian, so rounded to the nearest without GPTQ: {', '.join(missing)}", flush=True)
+        return export_state(state, export, self.hessians)
+
+    def load_artifact(self, content: bytes) -> dict[str, torch.Tensor]:
+        """The state dict inside an artifact of the format that is asked for."""
+        return load_artifact(content) if self.flat else super().load_artifact(content)
 
     def evaluate(self, validation: numpy.ndarray, table: ByteTable, enter: Callable[[str], None]) -> dict[str, float]:
         """``bpb/sliding`` and ``val_loss/sliding``, on the tokens that the score is computed on.

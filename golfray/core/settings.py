@@ -191,6 +191,7 @@ def beyond_baseline(settings: RunSettings) -> list[str]:
     """Paths of the settings on which only the modules behind golfray.core.train_frontier act."""
     asked = {
         "averaging.method": settings.averaging.method != "none",
+        "export.format": settings.export.format != "reference",
         "evaluation.sliding_stride": settings.evaluation.sliding_stride is not None,
     }
     return [path for path, wanted in asked.items() if wanted]

@@ -25,7 +25,6 @@ from golfray.core.score import Score, score_model
 from golfray.core.settings import ExportSettings, RunSettings, beyond_baseline, settings_to_json
 from golfray.core.shards import TokenStream, list_shards, load_validation_tokens
 
-ARTIFACT_NAME = "final_model.int8.ptz"
 CHECKPOINT_NAME = "checkpoint.pt"
 
 
@@ -52,8 +51,10 @@ class Parts:
     """The steps of one trial that recipes differ in, as the baseline has them; golfray.core.frontier has the others.
 
     They are called in the order in which they stand here, on every rank where nothing else is said. ``enter(phase)``
-    begins a phase of its own for what a step does.
+    begins a phase of its own for what a step does. ``artifact_name``: of the file that is exported.
     """
+
+    artifact_name = "final_model.int8.ptz"
 
     def training_settings(self, settings: RunSettings) -> RunSettings:
         """What the training loop goes by. Raises ``ValueError`` on settings that this recipe would not act on."""
@@ -104,12 +105,12 @@ def run_trial(
 ) -> dict:
     """Run one trial on every rank of a gang and return, on every rank, how it ended.
 
-    Rank 0 writes settings.json, checkpoint.pt, final_model.int8.ptz, clock.json, curve.jsonl and result.json into
-    ``folder``. ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is
-    a reason to stop. ``enter(phase)`` is called on rank 0 as a phase begins: "data", "compile", "train", "validate",
-    "export", "score", and those that ``parts`` enter (None: the baseline's parts, which enter none). The result is
-    {"kind": "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics", "phases" (seconds), "artifact",
-    "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
+    Rank 0 writes settings.json, checkpoint.pt, the artifact, clock.json, curve.jsonl and result.json into ``folder``.
+    ``report(point)`` is called on rank 0 at most about ``runtime.log_points`` times; a string it returns is a reason to
+    stop. ``enter(phase)`` is called on rank 0 as a phase begins: "data", "compile", "train", "validate", "export",
+    "score", and those that ``parts`` enter (None: the baseline's parts, which enter none). The result is {"kind":
+    "scored" | "infeasible" | "diverged" | "stopped", "reason", "metrics", "phases" (seconds), "artifact" (name of the
+    file), "artifact_sha256", "fidelity"}. Errors in settings or data are raised.
     """
     folder, leads = pathlib.Path(folder), gang.rank == 0
     parts = parts or Parts()
@@ -174,15 +175,16 @@ def run_trial(
         phases.begin("export")
         content = b""
         if leads:
-            write_atomically(folder / ARTIFACT_NAME, export_checkpoint(folder / CHECKPOINT_NAME, settings, parts))
-            content = (folder / ARTIFACT_NAME).read_bytes()
+            path = folder / parts.artifact_name
+            write_atomically(path, export_checkpoint(folder / CHECKPOINT_NAME, settings, parts))
+            content = path.read_bytes()
         content = gang.broadcast_bytes(content)
         phases.begin("score")
         model.load_state_dict(parts.load_artifact(content))
         after = score()
         metrics |= {"bpb/roundtrip": after.bits_per_byte, "val_loss/roundtrip": after.loss}
         metrics |= artifact_metrics(len(content), settings)
-        artifact, digest = ARTIFACT_NAME, sha256_hex(content)
+        artifact, digest = parts.artifact_name, sha256_hex(content)
         kind, reason = judge(after.bits_per_byte, metrics["bytes/margin"], settings.cap_bytes)
         metrics |= parts.evaluate(validation, table, phases.begin)
     phases.begin("")

@@ -12,6 +12,7 @@ import math
 import os
 from typing import Any
 
+from golfray.core.frontier import training_stop
 from golfray.core.settings import RunSettings
 from golfray.sweep.compile_cache import cache_folder, compiled_before
 from golfray.sweep.rehearsal import rehearse
@@ -99,13 +100,13 @@ class Work:
 
     def steps(self, step_s: float) -> int:
         """Optimizer steps that fit into the run at ``step_s`` seconds each."""
-        stop = self.settings.stop
+        stop = training_stop(self.settings)
         within = None if stop.seconds is None else max(round(stop.seconds / step_s), 1)
         return min(limit for limit in (stop.steps, within) if limit is not None)
 
     def train_s(self, step_s: float) -> float:
         """Seconds of the phase: the steps, the last of which ends after the time is over, and the reports."""
-        steps, stop = self.steps(step_s), self.settings.stop
+        steps, stop = self.steps(step_s), training_stop(self.settings)
         by_steps = steps * step_s
         training = by_steps if stop.seconds is None else min(by_steps, stop.seconds) + step_s / 2
         return training + REPORT_S * min(steps, self.settings.runtime.log_points)
@@ -180,11 +181,12 @@ def published_costs(work: Work) -> Costs:
 
 
 def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: tuple[str, ...]) -> Costs:
-    build_s = BUILD_S + max(work.settings.schedule.warmup_steps, int(work.compiled)) * step_s
+    settings = work.settings
+    build_s = BUILD_S + max(settings.schedule.warmup_steps, int(work.compiled)) * step_s
     first = again = build_s
     if work.compiled:
         folder = cache_folder()
-        known = compiled_before(work.settings, folder)
+        known = compiled_before(settings, folder)
         first += (COMPILE_FIRST_S if known else COMPILE_NEW_S) * slowdown
         again += (COMPILE_NEW_S if work.shapes_vary else COMPILE_AGAIN_S) * slowdown
         sources += (
@@ -195,11 +197,12 @@ def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: 
         "compile": again,
         "train": work.train_s(step_s),
         # Live weights are scored too, where others are exported.
-        "validate": score_s * (1 if work.settings.averaging.method == "none" else 2),
+        "validate": score_s * (1 if settings.averaging.method == "none" else 2),
+        **({"calibrate": _calibrate_s(work, score_s)} if settings.export.gptq else {}),
         "export": EXPORT_S_PER_PARAMETER * work.parameters * slowdown,
         "score": score_s,
     }
-    evaluation, batch = work.settings.evaluation, work.settings.batch
+    evaluation, batch = settings.evaluation, settings.batch
     if evaluation.sliding_stride is not None:
         sliding_s = score_s * batch.seq_len / evaluation.sliding_stride
         phases["sliding"] = min(sliding_s, evaluation.sliding_seconds or math.inf)
@@ -213,3 +216,10 @@ def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: 
         steps=work.steps(step_s),
         sources=sources,
     )
+
+
+def _calibrate_s(work: Work, score_s: float) -> float:
+    """Rank 0 sees these tokens alone; the products of a layer's inputs are about as much work as the layer."""
+    batch = work.settings.batch
+    tokens = work.settings.export.gptq_batches * batch.tokens / batch.slices
+    return 2 * tokens * score_s * work.workers / work.val_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from golfray.sweep.limits import PHASES
+from golfray.sweep.limits import OPTIONAL_PHASES, PHASES
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import AttemptRecord, TrialRecord
 
@@ -30,8 +30,8 @@ class TimeLeft:
 def time_left(record: StudyRecord, now: float) -> TimeLeft:
     """How long the running attempts still take, as they run side by side; ``now`` in unix seconds.
 
-    Training takes ``stop.seconds`` where the trial has it; whatever else is to come takes the mean of the study's
-    trials that were scored.
+    Training takes ``stop.seconds`` where the trial has it, less what is reserved of them; whatever else is to come
+    takes the mean of the study's trials that were scored.
     """
     parts = [_attempt_left(record, trial, attempt, now) for trial, attempt in running_attempts(record)]
     missing = {phase for part in parts for phase, seconds in part.items() if seconds is None}
@@ -64,7 +64,8 @@ def _attempt_left(
     current = attempt.phase
     # The wait for a lane is not known, and short where there are as many lanes as running attempts.
     coming = PHASES[PHASES.index(current) if current in PHASES else 1 :]
-    left = {phase: _phase_takes(record, trial, phase) for phase in coming}
+    asked = [phase for phase in coming if phase not in OPTIONAL_PHASES or trial.setting(OPTIONAL_PHASES[phase])]
+    left = {phase: _phase_takes(record, trial, phase) for phase in asked}
     takes = left.get(current) if current is not None else None
     if current is not None and takes is not None:
         left[current] = max(0.0, takes - (now - begun[current]))
@@ -74,7 +75,8 @@ def _attempt_left(
 def _phase_takes(record: StudyRecord, trial: TrialRecord, phase: str) -> float | None:
     seconds = trial.setting("stop.seconds") if phase == "train" else None
     if seconds is not None:
-        return float(seconds)
+        reserve = trial.setting("export.gptq_reserve_seconds") if trial.setting("export.gptq") else 0.0
+        return float(seconds - reserve)
     ends = [other.outcome for other in record.trials if other.bpb is not None]
     seen = [end.phases[phase] for end in ends if end is not None and phase in end.phases]
     return statistics.fmean(seen) if seen else None

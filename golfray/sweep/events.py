@@ -9,7 +9,7 @@ The types, in the order in which a trial meets them:
 :mod:`golfray.sweep.records`. Readers pass over types that they do not know.
 
 Only one process writes. A record reaches the operating system before :meth:`EventLog.append` returns, so it outlives
-a killed writer; records that cost GPU minutes to get again also reach the disk (see ``DURABLE``).
+a killed writer; records of GPU minutes spent also reach the disk (see ``DURABLE``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from typing import Any
 
 LOG_NAME = "events.jsonl"
 
-# Losing one of these to a power cut loses a result; losing any other loses only a line of a curve or of a schedule.
-DURABLE = frozenset({"attempt_ended", "study_started", "study_resumed", "study_ended"})
+# Losing one of these to a power cut loses a result, or the time that an attempt held a machine; losing any other loses
+# only a line of a curve or of a schedule.
+DURABLE = frozenset({"attempt_started", "attempt_ended", "study_started", "study_resumed", "study_ended"})
 
 _NON_FINITE = "$float"
 

@@ -31,7 +31,7 @@ _FIDELITY_SECTIONS = ("stop.", "runtime.", "data.", "evaluation.")
 _FIDELITY_PATHS = ("workers", "cap_bytes", "batch.val_tokens")
 
 # These decide which code ships and in which form. Its size is one number of a study.
-_CODE_PATHS = ("averaging.method", "ship.source")
+_CODE_PATHS = ("averaging.method", "export.format", "ship.source")
 
 
 def read_knobs(file: SpaceFile, document: Document, preset: Resolved) -> tuple[Knob, ...]:

@@ -6,6 +6,9 @@ import dataclasses
 
 PHASES = ("start", "data", "compile", "train", "validate", "calibrate", "export", "score", "sliding")
 
+# Phases that only some trials have, and the setting that asks for them by being neither false nor null.
+OPTIONAL_PHASES = {"calibrate": "export.gptq", "sliding": "evaluation.sliding_stride"}
+
 
 @dataclasses.dataclass(frozen=True)
 class PhaseLimits:

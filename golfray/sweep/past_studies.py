@@ -12,7 +12,7 @@ from typing import Any
 from golfray.core.settings import RunSettings
 from golfray.sweep.costs import CLOSE_S, COMPILE_AGAIN_S, COMPILE_FIRST_S, HANDOVER_S, LANES_S, OPEN_S, Costs, Work
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
-from golfray.sweep.limits import PHASES
+from golfray.sweep.limits import OPTIONAL_PHASES, PHASES
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_at
 
@@ -23,10 +23,13 @@ _KIND = (
     *("runtime.device", "runtime.dtype", "runtime.compile", "runtime.log_points"),
 )
 # A version that did not know these yet did what stands for "off" in them.
-_OFF_BY_DEFAULT = ("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds")
+_OFF_BY_DEFAULT = (
+    *("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds"),
+    *("export.format", "export.codec", "export.codec_level", "export.gptq", "export.gptq_batches"),
+)
 
-# The wait for a lane is no phase of the trial's own, and these two only where the settings ask for them.
-_TIMED = set(PHASES) - {"start", "calibrate", "sliding"}
+# The wait for a lane is no phase of the trial's own.
+_TIMED = set(PHASES) - {"start", *OPTIONAL_PHASES}
 _STEPS = "train/steps"
 
 

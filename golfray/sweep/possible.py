@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from golfray.config.errors import shown
-from golfray.config.schema import RULES, Config, Rule
+from golfray.config.rules import RULES, Rule
+from golfray.config.schema import Config
 from golfray.sweep.knobs import Choice, IntRange, Knob
 
 # Some tenths of a second.

@@ -3,7 +3,7 @@
 import pytest
 
 from golfray.cluster.lane import load_run, run_of
-from golfray.core.settings import AveragingSettings, EvaluationSettings, RunSettings
+from golfray.core.settings import AveragingSettings, EvaluationSettings, ExportSettings, RunSettings
 from golfray.ship.modules import recipe_of
 from golfray.ship.packer import pack
 
@@ -14,8 +14,9 @@ from golfray.ship.packer import pack
         RunSettings(),
         RunSettings(averaging=AveragingSettings(method="swa")),
         RunSettings(evaluation=EvaluationSettings(sliding_stride=64)),
+        RunSettings(export=ExportSettings(format="flat")),
     ],
-    ids=["baseline", "averaging", "sliding"],
+    ids=["baseline", "averaging", "sliding", "flat"],
 )
 def test_a_lane_runs_what_is_packed(settings: RunSettings) -> None:
     module, _, function = run_of(settings).partition(":")

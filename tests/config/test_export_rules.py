@@ -47,11 +47,44 @@ def test_the_full_preset_is_the_reference_format_and_the_defaults() -> None:
         ({"format": "flat", "overrides": "tok* k=nan"}, "k nan of 'tok\\*' is out of range"),
         ({"format": "flat", "overrides": "tok* clip=mean"}, "is out of range"),
         ({"format": "flat", "overrides": "tok* bits"}, "invalid literal for int"),
+        (
+            {"format": "flat", "clip_mlp": "std"},
+            "export.clip_mlp: scale_floor must be 0 where a clip is std, or the floor and not k decides the steps; "
+            "got 0.00787",
+        ),
+        (
+            {"format": "flat", "overrides": "tok* clip=std k=20; *.mlp.* clip=std floor=0"},
+            "export.overrides: 'tok\\*' must say floor=0 beside clip=std, or scale_floor and not k decides the steps",
+        ),
+        ({"clip_mlp": "std"}, 'export.clip_mlp: clip_mlp "std" is not for export.format reference'),
+        (
+            {"format": "flat", "gptq": True, "gptq_reserve_seconds": 600},
+            r"export.gptq_reserve_seconds: gptq_reserve_seconds must be < stop.seconds \(600\), .* got 600",
+        ),
     ],
 )
 def test_refusals(export: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolved(**export)
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        {"scale_floor": 0.0, "clip_mlp": "std"},
+        {"scale_floor": 0.0, "overrides": "tok* clip=std"},
+        {"overrides": "tok* clip=std floor=0"},
+        {"gptq": True, "gptq_reserve_seconds": 599},
+        {"gptq": False, "gptq_reserve_seconds": 600},
+    ],
+)
+def test_floors_and_reserves_that_leave_room(export: dict) -> None:
+    assert resolved(format="flat", **export) == ExportSettings(format="flat", **export)
+
+
+def test_without_a_clock_nothing_is_reserved_of_it() -> None:
+    overrides = {"export.format": "flat", "export.gptq": True, "export.gptq_reserve_seconds": 9, "stop.seconds": None}
+    assert resolve("parameter-golf", "full", overrides, has_gpu=False).config.export.gptq
 
 
 def test_a_late_stack_setting_is_allowed() -> None:

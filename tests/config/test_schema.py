@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from golfray.config import schema
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import resolve
+from golfray.config.rules import CODEC_LEVELS
 from golfray.config.schema import Config, FieldInfo, check_value, field_info, field_paths, section_names
 from golfray.config.sections import Section
 from golfray.core.settings import ExportSettings, RunSettings, settings_from_dict, settings_to_json
@@ -258,12 +259,12 @@ def configs(draw: st.DrawFn) -> Config:
         "batch.tokens": slices * seq_len * rows,
         "batch.val_tokens": slices * seq_len + draw(st.integers(0, 10_000)),
     }
-    low, high = schema._CODEC_LEVELS[values["export.codec"]]
+    low, high = CODEC_LEVELS[values["export.codec"]]
     values |= {
         "export.format": "flat",
         "export.codec_level": draw(st.integers(low, high)),
         "export.overrides": draw(
-            st.sampled_from(["", "*.attn.c_k.* bits=8", "blocks.0.* clip=std k=14.5; tok* bits=16"])
+            st.sampled_from(["", "*.attn.c_k.* bits=8", "blocks.0.* clip=std k=14.5 floor=0; tok* bits=16"])
         ),
         **{path: draw(st.sampled_from([2, 5, 8, 16, 32])) for path in field_paths() if ".bits_" in path},
     }
@@ -273,6 +274,10 @@ def configs(draw: st.DrawFn) -> Config:
         reference = dataclasses.asdict(ExportSettings())
         values |= {f"export.{name}": value for name, value in reference.items() if name not in free}
         values |= {f"export.{name}": draw(st.integers(4, 8)) for name in free[:3]}
+    if any(values[f"export.clip_{name}"] == "std" for name in ("attention", "mlp", "embedding")):
+        values["export.scale_floor"] = 0.0
+    if values["export.gptq"] and values["stop.seconds"] is not None:
+        values["export.gptq_reserve_seconds"] = draw(st.floats(0.0, values["stop.seconds"], exclude_max=True))
     if values["stop.steps"] is None and values["stop.seconds"] is None:
         values["stop.steps"] = draw(small)
     if values["evaluation.sliding_stride"] is not None:

@@ -11,14 +11,15 @@ import torch
 from golfray.core.artifact import pack_artifact, unpack_artifact, write_atomically
 from golfray.core.model import build_model
 from golfray.core.quantize import QUANT_FORMAT, dequantize_state
-from golfray.core.trial import ARTIFACT_NAME
+
+ARTIFACT = "final_model.int8.ptz"
 
 KEYS = ["__quant_format__", "quantized", "scales", "dtypes", "passthrough", "qmeta"]
 
 
 @pytest.fixture
 def content(trained_folder: pathlib.Path) -> bytes:
-    return (trained_folder / ARTIFACT_NAME).read_bytes()
+    return (trained_folder / ARTIFACT).read_bytes()
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ import torch
 
 from golfray.core.clock import Clock, load_trace
 from golfray.core.gang import Gang
-from golfray.core.trial import ARTIFACT_NAME, run_trial
+from golfray.core.trial import run_trial
+
+ARTIFACT = "final_model.int8.ptz"
 
 SECONDS = {"steps": None, "seconds": 0.5}
 
@@ -34,7 +36,7 @@ def replayed(tiny_settings, trace: pathlib.Path, **changes):
 def test_a_replayed_run_gives_the_same_bytes(wallclock, tiny_settings, alone, tmp_path: pathlib.Path) -> None:
     result = run_trial(replayed(tiny_settings, wallclock / "clock.json"), alone, tmp_path)
     assert result["fidelity"]["stop"] == "replayed"
-    assert (tmp_path / ARTIFACT_NAME).read_bytes() == (wallclock / ARTIFACT_NAME).read_bytes()
+    assert (tmp_path / ARTIFACT).read_bytes() == (wallclock / ARTIFACT).read_bytes()
     curves = [
         [{**json.loads(line)} for line in (folder / "curve.jsonl").read_text().splitlines()]
         for folder in (wallclock, tmp_path)
@@ -47,7 +49,7 @@ def test_another_pace_gives_other_bytes(wallclock, tiny_settings, alone, tmp_pat
     slower = tmp_path / "slower.json"
     slower.write_text(json.dumps({"readings_s": [1.3 * reading for reading in readings]}))
     run_trial(replayed(tiny_settings, slower), alone, tmp_path / "run")
-    assert (tmp_path / "run" / ARTIFACT_NAME).read_bytes() != (wallclock / ARTIFACT_NAME).read_bytes()
+    assert (tmp_path / "run" / ARTIFACT).read_bytes() != (wallclock / ARTIFACT).read_bytes()
 
 
 def test_a_trace_of_a_shorter_run_is_refused(wallclock, tiny_settings, alone, tmp_path: pathlib.Path) -> None:

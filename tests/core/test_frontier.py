@@ -11,7 +11,9 @@ from golfray.core.frontier import FrontierParts
 from golfray.core.quantize import dequantize_state
 from golfray.core.settings import beyond_baseline
 from golfray.core.train_frontier import run_frontier_trial
-from golfray.core.trial import ARTIFACT_NAME, CHECKPOINT_NAME, Parts, run_trial
+from golfray.core.trial import CHECKPOINT_NAME, Parts, run_trial
+
+ARTIFACT = "final_model.int8.ptz"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def both(tiny_settings, tmp_path_factory):
     alone = Gang(rank=0, world_size=1, device=torch.device("cpu"))
     folder = tmp_path_factory.mktemp("frontier")
     plain = run_trial(tiny_settings(), alone, folder / "plain")
-    settings = tiny_settings(averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 8})
+    settings = tiny_settings(averaging={"method": "ema", "ema_window_share": 0.2}, evaluation={"sliding_stride": 24})
     heard: list[str] = []
     averaged = run_frontier_trial(settings, alone, folder / "averaged", None, heard.append)
     return plain, averaged, heard, folder
@@ -38,7 +40,7 @@ def test_the_live_weights_are_scored_and_the_averaged_ones_are_exported(both) ->
     assert "bpb/live" not in plain["metrics"]
     saved = torch.load(folder / "averaged" / CHECKPOINT_NAME, weights_only=True)
     live = torch.load(folder / "plain" / CHECKPOINT_NAME, weights_only=True)
-    shipped = dequantize_state(unpack_artifact((folder / "averaged" / ARTIFACT_NAME).read_bytes()))
+    shipped = dequantize_state(unpack_artifact((folder / "averaged" / ARTIFACT).read_bytes()))
     for name in saved:
         error = (shipped[name] - saved[name]).abs().max()
         assert error <= 0.01 * saved[name].abs().max()
@@ -79,7 +81,9 @@ def test_too_few_snapshots_leave_the_live_weights_and_say_so(tiny_settings, alon
 
 
 @pytest.mark.parametrize(
-    "asked", [{"averaging": {"method": "ema"}}, {"evaluation": {"sliding_stride": 8}}], ids=["averaging", "sliding"]
+    "asked",
+    [{"averaging": {"method": "ema"}}, {"evaluation": {"sliding_stride": 8}}, {"export": {"format": "flat"}}],
+    ids=["averaging", "sliding", "export"],
 )
 def test_the_baseline_refuses_what_it_would_ignore(asked, tiny_settings, alone, tmp_path: pathlib.Path) -> None:
     settings = tiny_settings(**asked)
@@ -93,7 +97,7 @@ def test_the_frontier_without_wishes_is_the_baseline(both, tiny_settings, alone,
     _, _, _, folder = both
     assert beyond_baseline(tiny_settings()) == []
     run_frontier_trial(tiny_settings(), alone, tmp_path)
-    assert (tmp_path / ARTIFACT_NAME).read_bytes() == (folder / "plain" / ARTIFACT_NAME).read_bytes()
+    assert (tmp_path / ARTIFACT).read_bytes() == (folder / "plain" / ARTIFACT).read_bytes()
 
 
 def test_steps_of_a_trial_come_in_their_order(tiny_settings, alone, tmp_path: pathlib.Path) -> None:

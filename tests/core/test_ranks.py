@@ -60,6 +60,7 @@ def seen(tiny_settings, running_forks: Forks, tmp_path_factory: pytest.TempPathF
             muon={"ns_dtype": "float32"},
             averaging={"method": "swa", "swa_start_share": 1.0, "swa_every_steps": 2, "swa_every_share": None},
             evaluation={"sliding_stride": 24},
+            export={"format": "flat", "gptq": True, "gptq_batches": 2, "codec": "lzma"},
         ),
     }
     as_dicts = {name: dataclasses.asdict(settings) for name, settings in plan["train"].items()}
@@ -119,9 +120,12 @@ def test_trial_on_many_ranks_scores_as_on_one(seen, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_averages_and_sliding_windows_on_many_ranks_are_those_of_one(seen, ranks: int) -> None:
+def test_all_that_core_has_is_on_many_ranks_as_on_one(seen, ranks: int) -> None:
     one, many = seen[1][0]["frontier"], seen[ranks][0]["frontier"]
     assert all(rank["frontier"] == many for rank in seen[ranks])
+    assert many["artifact"] == "final_model.flat"
+    assert list(many["phases"]) == list(one["phases"])
+    assert "calibrate" in many["phases"]
     assert many["metrics"]["averaging/snapshots"] == 3.0
     assert many["metrics"]["sliding/scored_share"] == 1.0
     for name in ("bpb/live", "bpb/prequant", "bpb/roundtrip", "bpb/sliding", "val_loss/sliding"):

@@ -9,7 +9,9 @@ import torch
 
 from golfray.core.artifact import sha256_hex
 from golfray.core.settings import settings_from_dict, settings_to_json
-from golfray.core.trial import ARTIFACT_NAME, run_trial
+from golfray.core.trial import run_trial
+
+ARTIFACT = "final_model.int8.ptz"
 
 
 def strict(text: str):
@@ -26,8 +28,8 @@ def test_scored_trial_writes_what_it_says(tiny_settings, alone, tmp_path: pathli
     settings = tiny_settings(bytes_code=1000, cap_bytes=200_000)
     result = run_trial(settings, alone, tmp_path, lambda point: points.append(point))
     metrics = result["metrics"]
-    assert (result["kind"], result["artifact"]) == ("scored", ARTIFACT_NAME)
-    content = (tmp_path / ARTIFACT_NAME).read_bytes()
+    assert (result["kind"], result["artifact"]) == ("scored", ARTIFACT)
+    content = (tmp_path / ARTIFACT).read_bytes()
     assert result["artifact_sha256"] == sha256_hex(content)
     assert metrics["bytes/model"] == len(content)
     assert metrics["bytes/total"] == len(content) + 1000
@@ -51,7 +53,7 @@ def test_scored_trial_writes_what_it_says(tiny_settings, alone, tmp_path: pathli
 
 def artifact_bytes(settings, alone, folder: pathlib.Path) -> bytes:
     assert run_trial(settings, alone, folder)["kind"] == "scored"
-    return (folder / ARTIFACT_NAME).read_bytes()
+    return (folder / ARTIFACT).read_bytes()
 
 
 def test_same_trial_twice_and_after_others_is_the_same_bytes(tiny_settings, alone, tmp_path: pathlib.Path) -> None:
@@ -84,7 +86,7 @@ def test_huge_rates_diverge(rates: dict, tiny_settings, alone, tmp_path: pathlib
     assert result["kind"] == "diverged"
     assert result["reason"]
     assert (result["artifact"], result["artifact_sha256"]) == (None, None)
-    assert not (tmp_path / ARTIFACT_NAME).exists()
+    assert not (tmp_path / ARTIFACT).exists()
     assert strict((tmp_path / "result.json").read_text())["kind"] == "diverged"
     for line in (tmp_path / "curve.jsonl").read_text().splitlines():
         strict(line)

@@ -1,86 +1,19 @@
 """Each kind of damage to a corpus is found and named, all of it at once, and what is right is let be."""
 
-import dataclasses
-import json
-import os
 import pathlib
-import resource
 import shutil
 import struct
-from collections.abc import Callable
 from typing import Any
 
-import numpy
 import pytest
 import sentencepiece
 
-from golfray.core.shards import list_shards, map_shard
-from golfray.data.check import CheckRequest, CheckResult, check_corpus
-from golfray.data.corpus import Corpus, demo_corpus, open_corpus
+from golfray.data.corpus import Corpus, demo_corpus
 from golfray.data.errors import DataError
-from golfray.data.findings import Finding
-from golfray.data.manifest import describe_file
-from golfray.data.token_files import read_token_documents, write_shards
+from golfray.data.token_files import write_shards
 from golfray.data.tokenizer import train_tokenizer
-from tests.data.decoding import decode_documents
+from tests.data.checking import TRAIN, VAL, change_manifest, check, documents_of, found, only, rewrite, set_token
 from tests.data.published_layout import fetch, publish
-
-TRAIN = ("fineweb_train_000000.bin", "fineweb_train_000001.bin")
-VAL = "fineweb_val_000000.bin"
-
-
-@pytest.fixture
-def folder(tiny_corpus: Corpus, tmp_path: pathlib.Path) -> pathlib.Path:
-    """A copy of the tiny corpus: two training shards, one validation shard, tokenizer, manifest."""
-    return shutil.copytree(tiny_corpus.folder, tmp_path / "corpus")
-
-
-@pytest.fixture
-def bare(folder: pathlib.Path) -> pathlib.Path:
-    """The same without a manifest, as published shards lie."""
-    (folder / "manifest.json").unlink()
-    return folder
-
-
-def found(result: CheckResult) -> list[tuple[str, str]]:
-    """Code and file of every finding."""
-    return [(finding.code, pathlib.Path(finding.where).name) for finding in result.findings]
-
-
-def check(folder: pathlib.Path, **options: Any) -> CheckResult:
-    return check_corpus(CheckRequest(folder, **options))
-
-
-def only(result: CheckResult) -> Finding:
-    (finding,) = result.findings
-    return finding
-
-
-def change_manifest(folder: pathlib.Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Edit the manifest, its sums of the shards made true again."""
-    values = json.loads((folder / "manifest.json").read_text())
-    for split in ("train", "val"):
-        shards = [dataclasses.asdict(describe_file(path)) for path in list_shards(folder, split)]
-        values[split]["shards"] = shards
-    change(values)
-    (folder / "manifest.json").write_text(json.dumps(values))
-
-
-def rewrite(folder: pathlib.Path, split: str, documents: list[list[int]]) -> None:
-    """Other documents, in one shard."""
-    for path in list_shards(folder, split):
-        path.unlink()
-    write_shards(folder, split, documents, 10**9)
-
-
-def documents_of(folder: pathlib.Path, split: str) -> list[list[int]]:
-    return [document.tolist() for document in read_token_documents(list_shards(folder, split), 1)]
-
-
-def set_token(path: pathlib.Path, position: int, token: int) -> None:
-    with open(path, "r+b") as file:
-        file.seek(1024 + 2 * position)
-        file.write(struct.pack("<H", token))
 
 
 def test_nothing_is_wrong(tiny_corpus: Corpus) -> None:
@@ -325,90 +258,6 @@ def test_shards_without_documents(bare: pathlib.Path, tiny_corpus: Corpus) -> No
     assert (finding.severity, finding.code) == ("warning", "no-documents")
 
 
-@pytest.fixture
-def other_shards(folder: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
-    """Validation shards in which two training documents are, and no manifest."""
-    other = tmp_path / "other"
-    other.mkdir()
-    train = documents_of(folder, "train")
-    write_shards(other, "val", [[1, 300, 301], train[7], train[180], [1, 302]], 500)
-    return other
-
-
-def texts_of(folder: pathlib.Path) -> list[str]:
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tiny_320_bpe.model"))
-    return decode_documents(list_shards(folder, "train"), tokenizer)
-
-
-def judged(folder: pathlib.Path, against: pathlib.Path, **options: Any) -> str:
-    result = check(folder, against=against, **options)
-    assert found(result) == [("overlap-against", folder.name)]
-    assert result.facts["against"]["in_training"] == 2
-    return only(result).what
-
-
-def test_against_shards(folder: pathlib.Path, other_shards: pathlib.Path) -> None:
-    what = judged(folder, other_shards)
-    assert what.startswith(f"2 of 4 documents of {other_shards} are training documents too, the first at token ")
-    write_shards(other_shards, "test", documents_of(other_shards, "val"), 10**6)
-    assert "2 of 4 documents" in judged(folder, other_shards / "fineweb_test_000000.bin")
-
-
-def test_against_text(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    text = texts_of(folder)
-    path = tmp_path / "val.jsonl"
-    lines = [text[7].replace(" ", "\n "), "never seen", text[180]]
-    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    assert "2 of 3 documents" in judged(folder, path)
-
-
-def test_against_text_where_documents_end_in_eos(bare: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    text, tokenizer = texts_of(bare), bare / "tiny_320_bpe.model"
-    for split in ("train", "val"):
-        rewrite(bare, split, [[*document, 2] for document in documents_of(bare, split)])
-    path = tmp_path / "val.jsonl"
-    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in (text[7], text[8])))
-    result = check(bare, tokenizer=tokenizer, against=path)
-    assert found(result) == [("overlap-against", bare.name)]
-    assert result.facts["sample"]["again"] == result.facts["sample"]["comparable"] > 0
-
-
-def test_against_shards_of_another_tokenizer(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    model = tmp_path / "other.model"
-    text = texts_of(folder)
-    model.write_bytes(train_tokenizer(text, 300))
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    write_shards(other, "val", [[1, *tokenizer.encode(line)] for line in (text[7], "never seen", text[180])], 10**6)
-    assert "2 of 3 documents" in judged(folder, other, against_tokenizer=model)
-    assert check(folder, against=other).findings == [], "read as the same tokenizer's, none is the same"
-
-
-def test_a_tokenizer_for_text_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path, tiny_corpus: Corpus) -> None:
-    """It would have been ignored: the text is encoded as the shards are."""
-    text = tmp_path / "other.txt"
-    text.write_text("some words")
-    with pytest.raises(
-        DataError, match=r"--against-tokenizer .*\.model: is about shards, .*other\.txt is a"
-    ):
-        check(folder, against=text, against_tokenizer=tiny_corpus.tokenizer)
-
-
-def test_against_nothing(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    for path, message in (
-        (tmp_path / "absent.bin", r"absent\.bin: no such file"),
-        (tmp_path, "no fineweb_val_\\*.bin here to compare with"),
-        (tmp_path / "absent.jsonl", r"absent\.jsonl: no such file"),
-        (
-            demo_corpus().folder / VAL,
-            r"fineweb_val_000000\.bin: token 10\d\d at position \d+, but the tokenizer has 320 pieces; give --against",
-        ),
-    ):
-        with pytest.raises(DataError, match=message):
-            check(folder, against=path)
-
-
 def test_what_cannot_be_checked(tmp_path: pathlib.Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such folder"):
         check(tmp_path / "nowhere")
@@ -426,106 +275,3 @@ def test_what_was_fetched_is_right(tiny_corpus: Corpus, tmp_path: pathlib.Path) 
     assert result.facts["val"]["scored_bytes"] == tiny_corpus.val_bytes
     set_token(fetched.folder / VAL, 7, 320)
     assert found(check(fetched.folder))[:2] == [("sum-differs", VAL), ("token-over-vocabulary", VAL)]
-
-
-def test_shards_are_read_whole(bare: pathlib.Path, tiny_corpus: Corpus) -> None:
-    """The last token of the last shard counts as much as the first."""
-    last = bare / TRAIN[1]
-    set_token(last, len(map_shard(last)) - 1, 999)
-    assert int(numpy.asarray(map_shard(last))[-1]) == 999
-    assert found(check(bare, tokenizer=tiny_corpus.tokenizer)) == [("token-over-vocabulary", TRAIN[1])]
-
-
-@pytest.mark.parametrize("number", ["20000000", "999999999999", "9" * 200])
-def test_numbers_that_are_missing_are_counted_not_listed(bare: pathlib.Path, tiny_corpus: Corpus, number: str) -> None:
-    shutil.copy(bare / TRAIN[0], bare / f"fineweb_train_{number}.bin")
-    result = check(bare, tokenizer=tiny_corpus.tokenizer)
-    assert found(result) == [("shards-missing", "fineweb_train_000002.bin")]
-    missing = int(number) - 2
-    assert only(result).what == f"{missing:,} numbers missing, this the first, though later ones are here"
-
-
-@pytest.mark.parametrize("document", [[1] * 3000, [1, 1], [1], [300]])
-def test_validation_without_a_byte_to_score(bare: pathlib.Path, tiny_corpus: Corpus, document: list[int]) -> None:
-    """What training on it would refuse."""
-    rewrite(bare, "val", [document])
-    result = check(bare, tokenizer=tiny_corpus.tokenizer)
-    assert ("nothing-scored", "fineweb_val_*.bin") in found(result)
-    finding = next(finding for finding in result.findings if finding.code == "nothing-scored")
-    assert finding.severity == "error"
-    assert f"none of its {len(document):,} token(s) behind the first stands for any text" in finding.what
-    with pytest.raises(DataError, match="no validation token stands for any text"):
-        open_corpus(bare, tiny_corpus.tokenizer)
-
-
-@pytest.mark.parametrize("named", ["absent.model", "."])
-def test_a_tokenizer_that_is_no_file_beside_a_manifest(folder: pathlib.Path, named: str) -> None:
-    finding = only(check(folder, tokenizer=folder / named))
-    assert (finding.severity, finding.code, finding.where) == ("error", "tokenizer", str(folder / named))
-    assert finding.what == ("must be a file" if named == "." else "no such file")
-
-
-def test_a_manifest_nested_without_end(folder: pathlib.Path) -> None:
-    (folder / "manifest.json").write_text("[" * 100_000)
-    finding = only(check(folder, tokenizer=folder / "tiny_320_bpe.model"))
-    assert (finding.code, finding.what) == ("manifest", "not readable as JSON: nested too deeply")
-
-
-def no_pipe(path: pathlib.Path) -> None:
-    os.mkfifo(path)
-
-
-def no_folder(path: pathlib.Path) -> None:
-    path.mkdir()
-
-
-def no_link(path: pathlib.Path) -> None:
-    path.symlink_to("nowhere")
-
-
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (no_pipe, "a named pipe"),
-        (no_folder, "a folder"),
-        (no_link, "a symbolic link to nowhere, which is not there"),
-    ],
-)
-def test_what_is_no_file_in_the_place_of_a_shard(
-    bare: pathlib.Path, tiny_corpus: Corpus, make: Callable[[pathlib.Path], None], kind: str
-) -> None:
-    make(bare / "fineweb_val_000001.bin")
-    result = check(bare, tokenizer=tiny_corpus.tokenizer)
-    assert found(result) == [("shard-no-file", "fineweb_val_000001.bin")]
-    assert only(result).what == f"must be a file, but is {kind}"
-    with pytest.raises(DataError, match=f"fineweb_val_000001.bin: must be a file, but is {kind}"):
-        open_corpus(bare, tiny_corpus.tokenizer)
-
-
-@pytest.mark.parametrize("make", [no_pipe, no_folder])
-def test_a_manifest_that_is_no_file(bare: pathlib.Path, make: Callable[[pathlib.Path], None]) -> None:
-    make(bare / "manifest.json")
-    finding = only(check(bare, tokenizer=bare / "tiny_320_bpe.model"))
-    assert (finding.code, finding.what) == ("manifest", "must be a file")
-    with pytest.raises(DataError, match=r"manifest\.json: must be a file"):
-        open_corpus(bare)
-
-
-def test_more_shards_than_files_may_be_open(bare: pathlib.Path, tiny_corpus: Corpus) -> None:
-    documents = documents_of(bare, "train")
-    for path in list_shards(bare, "train"):
-        path.unlink()
-    write_shards(bare, "train", [*documents, documents_of(bare, "val")[0]], 500)
-    count = len(list_shards(bare, "train"))
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = len(os.listdir("/proc/self/fd")) + 20
-    assert count > 2 * allowed
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
-    try:
-        result = check(bare, tokenizer=tiny_corpus.tokenizer)
-        corpus = open_corpus(bare, tiny_corpus.tokenizer)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert found(result) == [("overlap", bare.name)], "which reads a document from the midst of the shards"
-    assert result.facts["train"]["shards"] == count
-    assert corpus.train_tokens == result.facts["train"]["tokens"]

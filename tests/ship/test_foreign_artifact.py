@@ -14,13 +14,14 @@ import torch
 from golfray.core.artifact import pack_artifact, unpack_artifact
 from golfray.core.model import build_model
 from golfray.core.quantize import QUANT_FORMAT
-from golfray.core.trial import ARTIFACT_NAME
 from golfray.ship.foreign_artifact import foreign_state, open_container
+
+ARTIFACT = "final_model.int8.ptz"
 
 
 @pytest.fixture
 def content(trained_folder: pathlib.Path) -> bytes:
-    return (trained_folder / ARTIFACT_NAME).read_bytes()
+    return (trained_folder / ARTIFACT).read_bytes()
 
 
 @pytest.fixture

@@ -105,7 +105,10 @@ def check_same_artifact(
     assert results[1]["fidelity"] == results[0]["fidelity"]
     assert results[1]["fidelity"]["workers"] == ranks
     assert results[1]["fidelity"]["compiled"] == (settings.runtime.compile == "on")
-    assert (alone / ARTIFACT).read_bytes() == (with_golfray / ARTIFACT).read_bytes()
+    assert results[0]["artifact"] == (ARTIFACT if settings.export.format == "reference" else "final_model.flat")
+    first, second = ((folder / results[0]["artifact"]).read_bytes() for folder in (with_golfray, alone))
+    assert first == second
+    assert results[1]["artifact_sha256"] == results[0]["artifact_sha256"]
     measured = [
         {name: value for name, value in result["metrics"].items() if not name.endswith(TIMED)} for result in results
     ]
@@ -120,18 +123,27 @@ def test_one_rank(trial_settings, tmp_path, site_without_golfray) -> None:
     check_same_artifact(trial_settings, 1, tmp_path, site_without_golfray)
 
 
-def test_one_rank_from_compressed_source_with_all_that_core_has(trial_settings, tmp_path, site_without_golfray) -> None:
-    check_same_artifact(
-        dataclasses.replace(
-            trial_settings,
-            averaging=AveragingSettings(method="ema", ema_window_share=0.3),
-            evaluation=EvaluationSettings(sliding_stride=48),
-            ship=ShipSettings(source="lzma"),
-        ),
-        1,
-        tmp_path,
-        site_without_golfray,
+def with_all_that_core_has(settings: RunSettings, source: str) -> RunSettings:
+    """Averaged weights, the flat export with GPTQ, and sliding windows, in one form of the script."""
+    flat = dataclasses.replace(
+        settings.export, format="flat", clip_attention="std", clip_k_attention=6.0, codec="lzma", gptq=True
     )
+    return dataclasses.replace(
+        settings,
+        averaging=AveragingSettings(method="ema", ema_window_share=0.3),
+        evaluation=EvaluationSettings(sliding_stride=48),
+        export=dataclasses.replace(flat, gptq_batches=2, overrides="*.attn.c_k.* bits=7; blocks.0.* group=16"),
+        ship=ShipSettings(source=source),
+    )
+
+
+def test_one_rank_from_compressed_source_with_all_that_core_has(trial_settings, tmp_path, site_without_golfray) -> None:
+    check_same_artifact(with_all_that_core_has(trial_settings, "lzma"), 1, tmp_path, site_without_golfray)
+
+
+@pytest.mark.slow
+def test_two_ranks_with_all_that_core_has(trial_settings, tmp_path, site_without_golfray) -> None:
+    check_same_artifact(with_all_that_core_has(trial_settings, "plain"), 2, tmp_path, site_without_golfray)
 
 
 @pytest.mark.slow

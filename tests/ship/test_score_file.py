@@ -9,6 +9,8 @@ import zlib
 import pytest
 import torch
 
+from golfray.core.gang import Gang
+from golfray.core.train_frontier import run_frontier_trial
 from golfray.ship.score_file import ScoreError, score_file
 
 ARTIFACT = "final_model.int8.ptz"
@@ -156,3 +158,11 @@ def test_other_data_can_be_named_and_the_cap_is_that_of_the_settings(
         assert scored.bits_per_byte == pytest.approx(result["bpb/roundtrip"], abs=2e-5)
         assert scored.fits == fits
         assert ("INFEASIBLE: 1 bytes over" in scored.lines()[1]) != fits
+
+
+def test_a_flat_artifact_is_scored_as_its_trial_scored_it(tiny_settings, tmp_path):
+    flat = {"format": "flat", "bits_mlp": 5, "gptq": True, "gptq_batches": 1, "codec": "lzma", "scale_floor": 0.0}
+    trial = run_frontier_trial(tiny_settings(export=flat), Gang(0, 1, torch.device("cpu")), tmp_path)
+    scored = score_file(tmp_path / trial["artifact"], None, None, None)
+    assert scored.bits_per_byte == pytest.approx(trial["metrics"]["bpb/roundtrip"], abs=2e-5)
+    assert scored.bytes_model == trial["metrics"]["bytes/model"]

@@ -2,7 +2,14 @@ import dataclasses
 
 import pytest
 
-from golfray.core.settings import AveragingSettings, BatchSettings, EvaluationSettings, RunSettings, StopSettings
+from golfray.core.settings import (
+    AveragingSettings,
+    BatchSettings,
+    EvaluationSettings,
+    ExportSettings,
+    RunSettings,
+    StopSettings,
+)
 from golfray.sweep import costs
 from golfray.sweep.costs import Costs, Work, contention, published_costs, rehearsed_costs, work_of
 from golfray.sweep.rehearsal import Rehearsal
@@ -100,6 +107,18 @@ def test_averages_and_sliding_windows_are_foreseen(monkeypatch) -> None:
     assert list(found.phases) == [*plain.phases, "sliding"]
     short = dataclasses.replace(settings, evaluation=EvaluationSettings(sliding_stride=1, sliding_seconds=5.0))
     assert rehearsed(monkeypatch, laptop(settings=short)).phases["sliding"] == 5.0
+
+
+def test_calibration_and_the_time_left_for_it_are_foreseen(monkeypatch) -> None:
+    plain = rehearsed(monkeypatch, laptop())
+    export = ExportSettings(format="flat", gptq=True, gptq_batches=16, gptq_reserve_seconds=3.0)
+    found = rehearsed(monkeypatch, laptop(settings=dataclasses.replace(laptop().settings, export=export)))
+    step_s = 1e-4 * 1024 + 0.02
+    assert found.steps == round(12 / step_s)
+    assert plain.phases["train"] - found.phases["train"] == pytest.approx(3.0, abs=0.3)
+    # One rank goes through 16 micro-batches of 1,024 tokens, and multiplies as much again.
+    assert found.phases["calibrate"] == pytest.approx(2 * 16 * 1024 * 4e-5)
+    assert list(found.phases) == ["data", "compile", "train", "validate", "calibrate", "export", "score"]
 
 
 def test_compiled_steps_are_more_and_the_first_trial_waits_for_them(monkeypatch, tmp_path) -> None:

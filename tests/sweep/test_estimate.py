@@ -19,9 +19,9 @@ class Log:
     def write(self, event: str, time: float = NOW, **fields: Any) -> None:
         self.record.apply({"seq": 0, "time": time, "event": event, **fields})
 
-    def submit(self, seconds: float | None = 60.0) -> int:
+    def submit(self, seconds: float | None = 60.0, **sections: dict[str, Any]) -> int:
         number = len(self.record.trials)
-        settings = {"stop": {"steps": None if seconds else 100, "seconds": seconds}}
+        settings = {"stop": {"steps": None if seconds else 100, "seconds": seconds}, **sections}
         asked = {"role": "sampler", "params": {}, "told": True, "seed": 1, "replicate_of": None}
         self.write("trial_asked", trial=number, settings=settings, **asked)
         self.write("attempt_submitted", trial=number, attempt=1, job_id=str(number), folder="x")
@@ -46,9 +46,9 @@ def seconds_left(log: Log, later: float = 0.0) -> float | None:
     return left.seconds
 
 
-def scored(log: Log, **phases: float) -> None:
+def scored(log: Log, number: int | None = None, **phases: float) -> None:
     log.end(
-        log.submit(),
+        log.submit() if number is None else number,
         **{"data": 0.0, "compile": 0.0, "train": 1.0, "validate": 0.0, "export": 0.0, "score": 0.0, **phases},
     )
 
@@ -103,6 +103,17 @@ def test_other_phases_take_their_mean_so_far(log: Log) -> None:
     assert seconds_left(log) == 5 + 2 + 5
     log.enter(number, "score", 1)
     assert seconds_left(log) == 4
+
+
+def test_phases_that_the_settings_ask_for_are_to_come_too(log: Log) -> None:
+    asked = {"export": {"gptq": True, "gptq_reserve_seconds": 4.0}, "evaluation": {"sliding_stride": 64}}
+    log.enter(log.submit(60.0, **asked), "train", 20)
+    assert time_left(log.record, NOW) == TimeLeft(36.0, ("validate", "calibrate", "export", "score", "sliding"))
+    scored(log, log.submit(60.0, **asked), calibrate=2.0, sliding=7.0)
+    assert seconds_left(log) == 36 + 2 + 7
+    off = {"export": {"gptq": False, "gptq_reserve_seconds": 4.0}, "evaluation": {"sliding_stride": None}}
+    log.enter(log.submit(60.0, **off), "train", 10)
+    assert seconds_left(log) == 50
 
 
 def test_the_slowest_of_several_counts(log: Log) -> None:

@@ -6,6 +6,8 @@ import numpy
 import pytest
 import torch
 
+from golfray.core.frontier import FrontierParts
+from golfray.core.gang import Gang
 from golfray.core.settings import MuonSettings, RunSettings, StopSettings, settings_from_dict
 from golfray.core.trial import export_checkpoint
 from golfray.sweep.size import expected_bytes_model, unseen_tokens, walk_of
@@ -38,6 +40,19 @@ def test_the_size_of_a_trained_model_is_foreseen_within_the_stated_error(trained
     real = len(export_checkpoint(checkpoint, settings))
     assert abs(estimate.bytes - real) <= estimate.relative_error * estimate.bytes
     assert 0.02 <= estimate.relative_error < 0.15
+
+
+@pytest.mark.parametrize("bits", [(8, 8, 8), (6, 3, 7)])
+def test_the_size_of_a_flat_artifact_is_that_of_its_own_format(trained, bits) -> None:
+    settings, steps, checkpoint, unseen = trained
+    settings = at_bits(settings, *bits)
+    export = dataclasses.replace(settings.export, format="flat", codec="lzma")
+    settings = dataclasses.replace(settings, export=export)
+    estimate = expected_bytes_model(settings, steps, unseen)
+    real = len(export_checkpoint(checkpoint, settings, FrontierParts(settings, Gang(0, 1, torch.device("cpu")))))
+    assert abs(estimate.bytes - real) <= estimate.relative_error * estimate.bytes
+    calibrated = dataclasses.replace(settings, export=dataclasses.replace(export, gptq=True))
+    assert expected_bytes_model(calibrated, steps, unseen) == estimate
 
 
 def test_fewer_bits_are_fewer_bytes(trained) -> None:

@@ -137,7 +137,7 @@ BAD = {
     "a point without a knob": KNOBS + "first_points: [{}]",
     "a point of a setting that is never a knob": KNOBS + "first_points: [{workers: 2}]",
     "an override of what is chosen at the start": KNOBS + "fixed: {preset: parameter-golf}",
-    "an override out of bounds": KNOBS + "fixed: {export: {bits_mlp: 9}}",
+    "an override out of bounds": KNOBS + "fixed: {export: {bits_mlp: 33}}",
     "no worker": KNOBS + "workers: 0",
     "no seed at all": KNOBS + "seed: -1",
     "too many replicates": KNOBS + "replicates: 1001",
