@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from golfray.sweep.export_result import SearchResult, Tried
 
 _WIDTH, _HEIGHT = 860, 520
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 24, 64, 66
+_LEFT, _RIGHT, _TOP, _BOTTOM = 96, 24, 64, 66
 _INK, _PALE, _GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
 _FRONT, _CHOSEN, _CAP = "#0b69a3", "#c52707", "#7b8794"
 
@@ -24,7 +24,8 @@ def front_picture(result: SearchResult, title: str) -> str:
     """
     front = result.front()
     shown = front or list(result.tried)
-    best, worst = (pick([0.0, *(each.added for each in shown)]) for pick in (min, max))
+    # On a part of the slice a setting may by chance look better than the float weights.
+    best, worst = min([0.0, *(each.added for each in result.tried)]), max(each.added for each in shown)
     middle = statistics.median(each.added for each in result.tried)
     top = max(worst + 0.35 * (worst - best), min(middle, 6 * worst), best + 1e-4)
     bottom = best - 0.08 * (top - best)
@@ -81,7 +82,7 @@ class _Axes:
             _line(_LEFT, low, end, low, _INK),
             _line(_LEFT, _TOP, _LEFT, low, _INK),
             _text((_LEFT + end) / 2, _HEIGHT - 18, "bytes of the artifact", anchor="middle"),
-            f'<text transform="translate(20 {(_TOP + low) / 2:.1f}) rotate(-90)" text-anchor="middle">'
+            f'<text transform="translate(18 {(_TOP + low) / 2:.1f}) rotate(-90)" text-anchor="middle">'
             "bits per byte added, on reserved training tokens</text>",
         ]
 
@@ -90,7 +91,7 @@ class _Axes:
         y = self.y(score)
         return [
             _line(_LEFT, y, _WIDTH - _RIGHT, y, _CAP, dashed=True),
-            _text(_LEFT + 6, y + 15, words, color=_CAP),
+            _text(_WIDTH - _RIGHT - 6, y + 15, words, anchor="end", color=_CAP),
         ]
 
     def wall(self, size: int, words: str) -> list[str]:

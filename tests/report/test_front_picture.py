@@ -42,6 +42,11 @@ def test_it_is_svg_that_has_all_it_counts_within_its_frame(points, cap) -> None:
     assert ("chosen" in said) == (result.chosen is not None)
 
 
+def test_what_looks_better_than_the_float_weights_by_chance_is_within_the_frame_too() -> None:
+    root = xml.etree.ElementTree.fromstring(front_picture(result_of([(1_000, -0.002), (2_000, 0.001)], 1_500), "x"))
+    assert all(60 <= float(dot.get("cy", "nan")) <= 460 for dot in root.iter(f"{SVG}circle"))
+
+
 @given(st.floats(1.0, 1e9), st.floats(1.05, 1e4))
 def test_sizes_on_the_axis_are_within_it(low, ratio) -> None:
     found = round_sizes(low, low * ratio)
