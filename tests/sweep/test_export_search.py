@@ -33,6 +33,10 @@ SMALL = SearchPlan(
 )
 
 
+# Searches over a trained model: tens of seconds each on a busy machine.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
     """Small shapes are slower on many threads than on one."""
