@@ -28,6 +28,7 @@ from golfray.cli.exit_codes import (
     TERMINATED,
     USAGE,
 )
+from golfray.cli.export import export
 from golfray.cli.inspect import logs, show_trial, status
 from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
@@ -73,7 +74,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, status, logs, train, score, pack, selftest, track, ui):
+for verb in (tune, status, logs, train, score, export, pack, selftest, track, ui):
     app.command()(verb)
 data_app.command()(fetch)
 app.add_typer(data_app, name="data")

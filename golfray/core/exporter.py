@@ -23,11 +23,16 @@ def export_state(
     if export.gptq and not hessians:
         raise ValueError("export.gptq needs Hessians, collected on training tokens")
     factors = factor_hessians(hessians, export.gptq_damping) if export.gptq and hessians else {}
-    tensors = {}
-    for name, tensor in state.items():
-        tensors[name] = store_tensor(name, tensor, tensor_rule(name, tensor, export), factors.get(name))
+    rules = {name: tensor_rule(name, tensor, export) for name, tensor in state.items()}
+    tensors = {name: store_tensor(name, state[name], rules[name], factors.get(name)) for name in storage_order(rules)}
     content = write_content(tensors, choose_digits(tensors, export))
     return seal(content, export.codec, export.codec_level, export.shuffle)
+
+
+def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
+    """Names with those of one rule beside each other: what a codec learns of one tensor then holds for the next."""
+    kinds = list(rules.values())
+    return sorted(rules, key=lambda name: kinds.index(rules[name]))
 
 
 def without_hessian(

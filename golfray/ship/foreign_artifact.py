@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping
 
@@ -15,6 +14,7 @@ from golfray.core.model import GPT
 from golfray.core.quantize import QUANT_FORMAT, dequantize_state
 from golfray.core.settings import ModelSettings
 from golfray.ship.foreign_flat import flat_shapes, flat_state, open_flat
+from golfray.ship.torch_file import TorchFile
 
 _FLOAT_DTYPES = {
     "float64": torch.float64,
@@ -73,18 +73,10 @@ def open_container(content: bytes, max_bytes: int) -> dict:
     if not inflater.eof or inflater.unused_data:
         raise ValueError("artifact is cut short" if not inflater.eof else "artifact has bytes after its end")
     try:
-        with zipfile.ZipFile(io.BytesIO(saved)) as archive:
-            members = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
-        raise ValueError(f"artifact holds no saved container: {error}") from error
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-        raise ValueError("artifact holds compressed members, which torch.save never writes")
-    if sum(member.file_size for member in members) > len(saved):
-        raise ValueError("artifact's members claim more bytes than it has")
-    try:
-        container = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise ValueError("artifact cannot be loaded as plain tensors; it is refused") from error
+        file = TorchFile(io.BytesIO(saved))
+        container = file.load(file.content)
+    except ValueError as error:
+        raise ValueError(f"artifact {error}") from error
     if not isinstance(container, dict):
         raise ValueError(f"artifact holds a {type(container).__name__}, must be a dict")
     return container

@@ -63,11 +63,16 @@ def score_file(artifact: Path, settings_path: Path | None, data: Path | None, to
     that are missing or not what they should be; the artifact is never unpickled and its sizes are bounded first.
     """
     content = _read(artifact, _LARGEST_ARTIFACT)
-    settings = _read_settings(settings_path or artifact.parent / "settings.json")
+    settings = read_settings(settings_path or artifact.parent / "settings.json")
     changes = {"folder": data, "tokenizer": tokenizer}
     chosen = {name: str(path.absolute()) for name, path in changes.items() if path is not None}
     settings = dataclasses.replace(settings, data=dataclasses.replace(settings.data, **chosen))
     return _score(artifact, content, settings)
+
+
+def score_artifact(artifact: Path, settings: RunSettings) -> ScoredFile:
+    """Score ``artifact`` as :func:`score_file` does, under settings that are known."""
+    return _score(artifact, _read(artifact, _LARGEST_ARTIFACT), settings)
 
 
 def _read(path: Path, largest: int) -> bytes:
@@ -82,8 +87,8 @@ def _read(path: Path, largest: int) -> bytes:
     return content
 
 
-def _read_settings(path: Path) -> RunSettings:
-    """Settings of a trial, every value checked as that of a configuration would be."""
+def read_settings(path: Path) -> RunSettings:
+    """Settings of a trial, every value checked as that of a configuration would be; raises :class:`ScoreError`."""
     if not path.exists():
         raise ScoreError(f"{path}: no such file; give the artifact's settings with --settings")
     try:

@@ -147,7 +147,7 @@ SPOILERS = {
     "whole scales": (lambda c: put(c, "scales", torch.ones(3, dtype=torch.int8)), "scales of shape"),
     "floats for integers": (lambda c: put(c, "quantized", torch.ones(3, 3)), "for torch.float32"),
     "no tensor": (lambda c: put(c, "quantized", 3), "plain contiguous tensors"),
-    "sparse": (lambda c: put(c, "passthrough", torch.zeros(3, 3).to_sparse()), "plain contiguous tensors"),
+    "sparse": (lambda c: put(c, "passthrough", torch.zeros(3, 3).to_sparse()), "no plain data"),
     "claims far more than it holds": (
         lambda c: put(c, "quantized", torch.zeros(1, dtype=torch.int8).expand(1 << 20, 1 << 20)),
         "plain contiguous tensors",

@@ -72,7 +72,7 @@ def test_an_artifact_that_is_none(tmp_path, content, settings, spoil, expected):
 def test_an_artifact_that_is_a_program(tmp_path, content, settings):
     container = torch.load(io.BytesIO(zlib.decompress(content)), weights_only=True)
     hostile = packed({**container, "qmeta": Hostile(tmp_path / "sprung")})
-    assert "artifact cannot be loaded as plain tensors" in refusal(tmp_path, hostile, settings)
+    assert "artifact needs posix.mkdir to be read, which is no plain data" in refusal(tmp_path, hostile, settings)
     assert not (tmp_path / "sprung").exists()
 
 

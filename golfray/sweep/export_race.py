@@ -1,0 +1,82 @@
+"""Successive halving over settings of different sizes: each round scores fewer settings on more sequences.
+
+A setting is of use if it is the best at or under the cap, or at any other size. So half of the places of each next
+round go to the best that may fit, the other half to those nearest to the front of all sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy
+
+# A size is a prediction until the last rounds.
+_MAY_FIT = 1.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """``sequences`` scored in all by its end; at most ``places`` settings take part."""
+
+    sequences: int
+    places: int
+
+
+def plan_rounds(settings: int, sequences: int, least: int = 8) -> list[Round]:
+    """Four rounds: each on two to three times as many sequences with a quarter of the settings, ``least`` at least."""
+    shares = (1 / 16, 3 / 16, 1 / 2, 1.0)
+    rounds = []
+    for number, share in enumerate(shares):
+        places = max(settings // 4**number, min(least, settings))
+        rounds.append(Round(max(math.ceil(sequences * share), 1), places))
+    return rounds
+
+
+def run_race(
+    settings: int,
+    rounds: Sequence[Round],
+    max_bytes: int,
+    size_of: Callable[[int], int],
+    score: Callable[[int, int], float],
+    entered: Callable[[int, list[int]], None] | None = None,
+) -> list[int]:
+    """Race the settings 0 .. ``settings`` - 1 and return those that were in the last round, best first at their size.
+
+    ``size_of(setting)``: bytes as far as they are known by now. ``score(setting, sequences)``: bits per byte on that
+    many first sequences. ``entered(round, those who take part)`` is called before each round is scored.
+    """
+    running = list(range(settings))
+    for number, this in enumerate(rounds):
+        if entered is not None:
+            entered(number, running)
+        found = [score(setting, this.sequences) for setting in running]
+        sizes = [size_of(setting) for setting in running]
+        places = rounds[number + 1].places if number + 1 < len(rounds) else len(running)
+        kept = survivors(sizes, found, max_bytes, places)
+        running = [running[place] for place in kept]
+    return running
+
+
+def survivors(sizes: Sequence[int], scores: Sequence[float], max_bytes: int, places: int) -> list[int]:
+    """Which settings go on: half by score among those that may fit, the rest by how far above the front they are."""
+    may_fit = [place for place in range(len(sizes)) if sizes[place] <= max_bytes * _MAY_FIT]
+    best = sorted(may_fit, key=lambda place: (scores[place], sizes[place], place))[: (places + 1) // 2]
+    above = above_front(sizes, scores)
+    # On the front itself those near the cap come first.
+    others = sorted(
+        (place for place in range(len(sizes)) if place not in set(best)),
+        key=lambda place: (above[place], abs(math.log(sizes[place] / max_bytes)), place),
+    )
+    return (best + others)[:places]
+
+
+def above_front(sizes: Sequence[int], scores: Sequence[float]) -> numpy.ndarray:
+    """How much worse each score is than the best of those that are no larger; 0 on the front."""
+    order = sorted(range(len(sizes)), key=lambda place: (sizes[place], scores[place]))
+    above, best = numpy.zeros(len(sizes)), math.inf
+    for place in order:
+        best = min(best, scores[place])
+        above[place] = scores[place] - best
+    return above

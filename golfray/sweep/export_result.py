@@ -1,0 +1,92 @@
+"""What a search over exports found: the front of bits per byte against bytes, and the best at or under any size."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from golfray.core.score import Score
+from golfray.core.settings import ExportSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """One export setting and what is known of it.
+
+    ``export``: complete, format "flat", with the codec that makes it smallest. ``bytes``: of the artifact; ``measured``
+    where the codec itself has said so, else predicted. ``bits_per_byte`` on the first ``sequences`` of the reserved
+    slice; ``added``: what it is above the float weights' there, and ``error`` the standard error of that. ``landed``:
+    its k was turned to end just below the cap.
+    """
+
+    export: ExportSettings
+    bytes: int
+    measured: bool
+    bits_per_byte: float
+    added: float
+    error: float
+    sequences: int
+    landed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    ``tried``: every setting, by rising bytes. ``sequences``: length of the reserved slice; ``reserve``: which tokens it
+    has, and ``trained_on`` whether the run may have learned them. ``unquantized``: bits per byte of the float weights
+    on it. ``chosen``: the best at or under ``max_bytes``, None where nothing fits; ``artifact``: its bytes;
+    ``validation``: its score on the validation tokens, the only thing that was computed on them. ``landing``: how near
+    to the cap k was turned. ``predictions``: largest error of a predicted size by codec, as a share. ``seconds``: by
+    stage.
+    """
+
+    tried: tuple[Tried, ...]
+    max_bytes: int
+    sequences: int
+    reserve: str
+    trained_on: bool
+    unquantized: float
+    chosen: Tried | None
+    artifact: bytes
+    validation: Score | None
+    landing: str
+    predictions: dict[str, float]
+    seconds: dict[str, float]
+
+    def front(self) -> list[Tried]:
+        """The settings that no other beats in both, by rising bytes; of those measured and scored on the whole slice.
+
+        Every next one is larger and better than the one before it.
+        """
+        return front_of(self.tried, self.sequences)
+
+    def best_at(self, most_bytes: int) -> Tried | None:
+        """The best of the front at or under ``most_bytes``; None where none is that small."""
+        fitting = [tried for tried in self.front() if tried.bytes <= most_bytes]
+        return fitting[-1] if fitting else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: plain lists, numbers and texts. The artifact is left out, and named by its size."""
+        return {
+            "max_bytes": self.max_bytes,
+            "chosen": None if self.chosen is None else dataclasses.asdict(self.chosen),
+            "validation": None if self.validation is None else dataclasses.asdict(self.validation),
+            "unquantized": self.unquantized,
+            "reserve": {"sequences": self.sequences, "trained_on": self.trained_on, "description": self.reserve},
+            "landing": self.landing,
+            "front": [dataclasses.asdict(tried) for tried in self.front()],
+            "tried": [dataclasses.asdict(tried) for tried in self.tried],
+            "prediction_errors": self.predictions,
+            "seconds": self.seconds,
+        }
+
+
+def front_of(tried: tuple[Tried, ...] | list[Tried], sequences: int) -> list[Tried]:
+    """The settings that no other beats in both bytes and bits per byte, of those known in full, by rising bytes."""
+    known = [each for each in tried if each.measured and each.sequences == sequences]
+    front: list[Tried] = []
+    for each in sorted(known, key=lambda each: (each.bytes, each.bits_per_byte)):
+        if not front or each.bits_per_byte < front[-1].bits_per_byte:
+            front.append(each)
+    return front
