@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 import itertools
 import os
 import random
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +28,14 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 
 from golfray.cluster.bad_tokens import BAD_TOKEN, describe_bad_token
 from golfray.cluster.deaths import count_oom_kills
+from golfray.cluster.entries import load_run, run_of
 from golfray.cluster.errors import describe_error, error_identity
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_output import output_into, rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
 from golfray.cluster.stacks import allow_inspection
-from golfray.core.settings import RunSettings, beyond_baseline, settings_from_dict
+from golfray.core.settings import settings_from_dict
 from golfray.sweep.executor import Job
-
-# What a rank runs for a job: (settings, gang, folder, report, enter) -> Outcome as a dictionary.
-Run = Callable[..., dict[str, Any]]
-
-# What runs a trial, without and with the modules that only some settings need.
-_RUN_BASELINE = "golfray.core.trial:run_trial"
-_RUN_FRONTIER = "golfray.core.train_frontier:run_frontier_trial"
 
 # Start-up problems (no room, a rank that does not come up) are tried again this often before the lane is given up.
 _START_RETRIES = 2
@@ -186,18 +178,6 @@ def _report(broker: Any, seat: Seat, job_id: str, point: dict[str, float]) -> st
 
 def _enter(broker: Any, seat: Seat, job_id: str, phase: str) -> None:
     ray.get(broker.enter.remote(seat, job_id, phase))
-
-
-def run_of(settings: RunSettings) -> str:
-    """What runs a trial of these settings, as "module:function"; golfray.ship.modules packs the same for them."""
-    return _RUN_FRONTIER if beyond_baseline(settings) else _RUN_BASELINE
-
-
-def load_run(name: str) -> Run:
-    """The function behind "package.module:function". Raises ``ImportError`` or ``AttributeError`` naming the part."""
-    module, _, function = name.partition(":")
-    loaded: Run = getattr(importlib.import_module(module), function)
-    return loaded
 
 
 def _known_state() -> None:

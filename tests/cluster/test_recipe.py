@@ -2,7 +2,7 @@
 
 import pytest
 
-from golfray.cluster.lane import load_run, run_of
+from golfray.cluster.entries import load_run, run_of
 from golfray.core.settings import AveragingSettings, EvaluationSettings, ExportSettings, RunSettings
 from golfray.ship.modules import recipe_of
 from golfray.ship.packer import pack
