@@ -9,11 +9,14 @@ is read before its shape has been compared with the bytes that are there.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import errno
 import math
 import pickletools
 import struct
 import zipfile
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import torch
@@ -75,11 +78,9 @@ class TorchFile:
     def __init__(self, file: BinaryIO) -> None:
         bounded = _Bounded(file)
         size = bounded.size
-        try:
+        with _damage_said("holds no saved container"):
             self._archive = zipfile.ZipFile(bounded)
             members = self._archive.infolist()
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
-            raise ValueError(f"holds no saved container: {error}") from error
         bounded.most = size
         self._members = {member.filename: member for member in members}
         if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
@@ -118,10 +119,8 @@ class TorchFile:
             raise ValueError(f"has no {name}")
         if member.file_size > largest:
             raise ValueError(f"has a {name} of {member.file_size:,} bytes, at most {largest:,} are possible")
-        try:
+        with _damage_said(f"has a {name} that is damaged"):
             content = self._archive.read(member)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
-            raise ValueError(f"has a {name} that is damaged: {error}") from error
         if len(content) != member.file_size:
             raise ValueError(f"has a {name} that is cut short")
         return content
@@ -148,6 +147,21 @@ class TorchFile:
         if read > most_bytes:
             raise ValueError("has tensors that share their bytes; save each as tensor.clone()")
         return value
+
+
+@contextlib.contextmanager
+def _damage_said(what: str) -> Iterator[None]:
+    """A damaged archive is a ``ValueError`` that says ``what``; a disk that cannot be read stays the disk's fault."""
+    try:
+        yield
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
+        # zipfile calls what a disk said no zip file. A place before the beginning, which damage can name, is EINVAL.
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
+                raise cause from None
+            cause = cause.__context__
+        raise ValueError(f"{what}: {error}") from error
 
 
 class _Bounded:
