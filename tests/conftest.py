@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from golfray.core.model import GPT
     from golfray.core.settings import RunSettings
     from golfray.data.corpus import Corpus
     from tests.forks import Forks
@@ -142,6 +143,30 @@ def trained_folder(
     torch.set_num_threads(before)
     assert result["kind"] == "scored"
     return folder
+
+
+@pytest.fixture(scope="session")
+def artifact(trained_folder: pathlib.Path) -> bytes:
+    """What that trial exported, in the reference format."""
+    return (trained_folder / "final_model.int8.ptz").read_bytes()
+
+
+@pytest.fixture
+def container(artifact: bytes) -> dict:
+    """What is inside, for a test to change."""
+    from golfray.core.artifact import unpack_artifact
+
+    return unpack_artifact(artifact)
+
+
+@pytest.fixture
+def tiny_model(tiny_settings: "Callable[..., RunSettings]") -> "GPT":
+    """The model of that trial, untrained."""
+    import torch
+
+    from golfray.core.model import build_model
+
+    return build_model(tiny_settings().model, torch.float32, torch.device("cpu"))
 
 
 @pytest.fixture
