@@ -117,7 +117,7 @@ SPOILERS = {
     "missing scale": (lambda c: drop(c, "scales"), "without scale or dtype"),
     "missing dtype": (lambda c: drop(c, "dtypes"), "without scale or dtype"),
     "missing weight": (lambda c: drop(c, "passthrough"), "missing"),
-    "unknown weight": (lambda c: c["passthrough"].update({"blocks.9.x": torch.zeros(1)}), "no such parameter"),
+    "unknown weight": (lambda c: c["passthrough"].update({"blocks.9.x": torch.zeros(1)}), "no such tensor"),
     "kept and quantized": (
         lambda c: c["passthrough"].update({first(c, "quantized"): torch.zeros(1)}),
         "weights twice",
