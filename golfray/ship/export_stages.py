@@ -18,6 +18,7 @@ import torch
 from golfray.config.errors import ConfigError
 from golfray.core.artifact import sha256_hex, write_atomically
 from golfray.core.exporter import export_state
+from golfray.core.frontier import FLAT_ARTIFACT, calibration_batches
 from golfray.core.gang import join_gang
 from golfray.core.gptq import collect_hessians
 from golfray.core.model import build_model
@@ -32,7 +33,7 @@ from golfray.ship.score_file import ScoredFile, ScoreError, score_artifact
 
 EXPORT_NAME = "export.json"
 SCORE_NAME = "score.json"
-ARTIFACT_NAMES = {"reference": "final_model.int8.ptz", "flat": "final_model.flat"}
+ARTIFACT_NAMES = {"reference": Parts.artifact_name, "flat": FLAT_ARTIFACT}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +156,7 @@ class ExportFolder:
         if export.format == "reference":
             return Parts().export_state(state, export)
         hessians = calibrate(state, self.settings, say) if export.gptq else None
-        return export_state(state, export, hessians)
+        return export_state(state, export, hessians, say)
 
     def _taken(self, what: str) -> ConfigError:
         return ConfigError(
@@ -184,7 +185,7 @@ def calibrate(
 
     Raises :class:`ScoreError` where there is no training data.
     """
-    batch, gang = settings.batch, join_gang(settings.runtime.device)
+    gang = join_gang(settings.runtime.device)
     dtype = choose_runtime(settings, gang).dtype
     prepare_device(gang, dtype)
     try:
@@ -193,11 +194,9 @@ def calibrate(
         raise ScoreError(f"{error}; export.gptq calibrates on training tokens: --set data.folder=FOLDER") from error
     model = build_model(settings.model, dtype, gang.device)
     model.load_state_dict(state)
-    tokens = batch.tokens // batch.slices
-    say(f"GPTQ: calibrating on {settings.export.gptq_batches * tokens:,} training tokens")
-    numbers = range(settings.export.gptq_batches)
-    batches = (stream.slice_batch(number, tokens, batch.seq_len)[0].to(gang.device) for number in numbers)
-    return collect_hessians(model, batches)
+    tokens = settings.export.gptq_batches * (settings.batch.tokens // settings.batch.slices)
+    say(f"GPTQ: calibrating on {tokens:,} training tokens")
+    return collect_hessians(model, calibration_batches(settings, stream, gang.device))
 
 
 def _others(folder: Path, known: tuple[str, ...]) -> bool:

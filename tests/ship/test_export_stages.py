@@ -78,6 +78,13 @@ def test_gptq_calibrates_on_training_tokens(checkpoint, settings_of, tmp_path):
     assert any(not torch.equal(plain[name], made_up_for[name]) for name in plain)
 
 
+def test_what_no_hessian_is_known_for_is_said(checkpoint, settings_of, tmp_path):
+    said: list[str] = []
+    sets = (*FLAT, "export.gptq=true", "export.gptq_batches=1", "export.overrides='skip_weights bits=8'")
+    ExportFolder(tmp_path / "out", checkpoint, settings_of(*sets)).export(said.append)
+    assert said[1:] == ["no Hessian, so rounded to the nearest without GPTQ: skip_weights"]
+
+
 def test_what_is_done_is_kept(checkpoint, settings_of, tmp_path):
     """Interrupted anywhere, the same command goes on with what is left."""
     folder = ExportFolder(tmp_path / "out", checkpoint, settings_of(*FLAT))
