@@ -70,10 +70,9 @@ def position_of(trial: TrialRecord) -> Position | None:
 
 
 def _share(trial: TrialRecord, step: int | None, metrics: Mapping[str, float]) -> float | None:
-    if step is None or trial.settings is None:
+    if step is None:
         return None
-    stop = trial.settings.get("stop", {})
-    steps, seconds = stop.get("steps"), stop.get("seconds")
+    steps, seconds = trial.setting("stop.steps"), trial.setting("stop.seconds")
     shares = [step / steps] if steps else []
     if seconds and "elapsed_s" in metrics:
         shares.append(metrics["elapsed_s"] / seconds)
