@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> None:
     """Say the plan of a study of ``space`` in ``study_folder``, and what of it could not be kept here.
 
-    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``DataError`` or ``TrackingError`` where the
-    study itself would be refused.
+    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or
+    ``TrackingError`` where the study itself would be refused.
     """
     from golfray.cli.prepare import disk_of
+    from golfray.cli.wiring import check_codecs
     from golfray.cluster.preflight import plan_lanes
     from golfray.cluster.resources import local_resources
     from golfray.report.plan import Surroundings, plan_document, plan_lines
@@ -33,6 +34,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.study_folder import holds_study
 
+    check_codecs(space)
     space, corpus = _planned_on(space)
     warning = store.foresee()
     config, new_study = space.base.config, work_left(space, StudyRecord())

@@ -5,11 +5,14 @@ import sys
 
 import pytest
 
+from golfray.cli.dry_run import dry_run
 from golfray.cli.exit_codes import ENVIRONMENT
+from golfray.cli.output import Output
 from golfray.cli.wiring import check_codecs
 from golfray.config.resolve import resolve
 from golfray.core.codec import CodecMissing
 from golfray.sweep.space import load_space
+from golfray.tracking.store import Store
 
 SPACE = """
 name: codecs
@@ -48,6 +51,13 @@ def test_every_codec_that_a_space_may_try(without_brotli: None, tmp_path: pathli
         check_codecs(load_space(tmp_path / "space.yaml", has_gpu=False))
     (tmp_path / "space.yaml").write_text(SPACE.replace(", brotli", ""))
     check_codecs(load_space(tmp_path / "space.yaml", has_gpu=False))
+
+
+def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
+        dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:
