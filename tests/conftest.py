@@ -133,14 +133,13 @@ def trained_folder(
 
     from golfray.core.gang import Gang
     from golfray.core.trial import run_trial
+    from tests.threads import one_thread
 
     alone = Gang(rank=0, world_size=1, device=torch.device("cpu"))
 
     folder = tmp_path_factory.mktemp("trained")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    result = run_trial(tiny_settings(stop={"steps": 40}), alone, folder)
-    torch.set_num_threads(before)
+    with one_thread():
+        result = run_trial(tiny_settings(stop={"steps": 40}), alone, folder)
     assert result["kind"] == "scored"
     return folder
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from golfray.sweep.rehearsal import NO_CACHE, Rehearsal, RehearsalFailed, rehearse
+from tests.marked import MARK, marked_processes
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -43,19 +44,8 @@ def test_nothing_can_be_compiled_into_any_folder() -> None:
         (Path(NO_CACHE) / "compiled").mkdir()
 
 
-def marked_processes(mark: str) -> list[str]:
-    left = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.name != str(os.getpid()) and mark.encode() in (folder / "environ").read_bytes():
-                left.append(folder.name)
-        except OSError:
-            continue  # it ended while we looked, or is not ours
-    return left
-
-
 def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_settings, monkeypatch) -> None:
-    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}")
+    monkeypatch.setenv(MARK, mark := f"rehearsal-{os.getpid()}")
     broken = tiny_settings(model={"num_heads": 3})
     with pytest.raises(RehearsalFailed, match=r"a training step failed on this machine \(exit code 1\): .+") as caught:
         rehearse(broken, 2, 1)
@@ -78,7 +68,7 @@ KILLED = r"^rank 1 .* was killed on this machine \(SIGKILL\), most likely becaus
     ],
 )
 def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeypatch, ending, joined, said) -> None:
-    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
+    monkeypatch.setenv(MARK, mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
 
     def rank_one() -> psutil.Process | None:
         # By the command's own arguments: RANK WORKERS PORT.
