@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+# What an example takes depends on who else computes here.
+hypothesis.settings.register_profile("golfray", deadline=None)
+hypothesis.settings.load_profile("golfray")
 
 
 def pytest_configure() -> None:

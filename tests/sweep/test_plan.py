@@ -97,7 +97,7 @@ FIRST_POINTS = "first_points:\n" + "".join(f"  - {{optimizer.matrix_lr: 0.0{rate
     sampler=st.sampled_from(["tpe", "random"]),
     order=st.integers(1, 50),
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_plan_is_what_the_study_then_does(
     synthetic, trials, replicates, lanes, bits, condition, first_points, seed, sampler, order
 ) -> None:
@@ -124,7 +124,7 @@ def test_the_plan_is_what_the_study_then_does(
 
 
 @given(minutes=st.floats(0.6, 12.0), lanes=st.integers(1, 3), trials=st.one_of(st.none(), st.integers(1, 30)))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_minutes_end_the_asking_where_the_plan_says(synthetic, minutes, lanes, trials) -> None:
     budget = f"{{minutes: {minutes!r}}}" if trials is None else f"{{minutes: {minutes!r}, trials: {trials}}}"
     space = space_of(budget)
