@@ -132,12 +132,22 @@ def test_a_study_that_is_left_at_any_line_ends_in_its_log_and_goes_on(make_in, s
     assert len(lengths) > 10
 
 
+def broken_off(unbroken, error=None):
+    with unbroken:
+        unbroken.interrupt(KeyboardInterrupt())
+        if error is not None:
+            raise error
+        return "whole"
+
+
 def test_an_interruption_waits_for_the_end_of_what_is_not_broken_off():
     unbroken, done = Unbroken(), []
-    with pytest.raises(KeyboardInterrupt), unbroken:
+    with contextlib.suppress(KeyboardInterrupt), unbroken:
         unbroken.interrupt(KeyboardInterrupt())
         done.append("whole")
     assert done == ["whole"]
+    with pytest.raises(KeyboardInterrupt):
+        broken_off(unbroken)
     with pytest.raises(KeyboardInterrupt):
         unbroken.interrupt(KeyboardInterrupt())
     with unbroken:
@@ -146,8 +156,7 @@ def test_an_interruption_waits_for_the_end_of_what_is_not_broken_off():
 
 def test_what_goes_wrong_inside_comes_first():
     unbroken = Unbroken()
-    with pytest.raises(OSError, match="full"), unbroken:
-        unbroken.interrupt(KeyboardInterrupt())
-        raise OSError("full")
+    with pytest.raises(OSError, match="full"):
+        broken_off(unbroken, OSError("full"))
     with unbroken:
         pass
