@@ -100,7 +100,12 @@ def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeyp
     assert marked_processes(mark) == []
 
 
-RANK = "import sys, time; from golfray.sweep.rehearsal import end_with; print('up', flush=True); end_with(int(sys.argv[1]))"
+RANK = """
+import sys
+from golfray.sweep.rehearsal import end_with
+print("up", flush=True)
+end_with(int(sys.argv[1]))
+"""
 KILLED_PARENT = """
 import os, subprocess, sys
 rank = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdout=subprocess.PIPE)
@@ -110,16 +115,22 @@ rank.wait()
 """
 
 
+def lives(process: psutil.Process) -> bool:
+    try:
+        # In a container without an init nobody reaps the dead.
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_rank_ends_with_whoever_started_it() -> None:
     command = [sys.executable, "-c", KILLED_PARENT, RANK]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         rank = psutil.Process(int(parent.stdout.readline()))
         assert rank.is_running()
         parent.kill()
-    # In a container without an init nobody reaps it.
-    gone = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     deadline = time.monotonic() + 60
-    while rank.is_running() and rank.status() not in gone:
+    while lives(rank):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
