@@ -118,6 +118,12 @@ class StudyRecord:
         return sum(max(0.0, driver.last_event - driver.started) for driver in self.generations)
 
     @property
+    def open_attempts(self) -> list[tuple[TrialRecord, AttemptRecord]]:
+        """Attempts of which the log has no end, with their trials: what runs, or ran when a driver was lost."""
+        last = [(trial, trial.attempt) for trial in self.trials]
+        return [(trial, attempt) for trial, attempt in last if attempt is not None and attempt.outcome is None]
+
+    @property
     def errors_at_start(self) -> set[str]:
         """``Outcome.error`` of every crash before a first step."""
         attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]

@@ -29,6 +29,7 @@ from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
 from golfray.sweep.trial_record import TrialRecord
+from golfray.sweep.unbroken import Unbroken
 
 _POLL_SECONDS = 1.0
 
@@ -70,8 +71,10 @@ class Study:
         self._tracking_uri = tracking_uri
         self._clock = clock
         self._cap_bytes = space.base.config.cap_bytes
+        self._unbroken = Unbroken()
         self._journal: Journal
         self._agenda: Agenda
+        self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
         self._running: set[str] = set()
         self._ends: list[Outcome] = []
@@ -110,17 +113,24 @@ class Study:
         self.drain(reason)
         self._cancelling = True
 
+    def leave(self, error: BaseException) -> None:
+        """Raise ``error`` from a signal handler, as soon as the record that is being written is whole."""
+        self._unbroken.interrupt(error)
+
     def running_words(self) -> str:
         """What runs and how long it may still take, for a person who waits for it."""
         return running_words(self.record, time.time())
 
     def _conduct(self, changes: Sequence[str] | None) -> StudyRecord:
-        with Journal(self.folder / LOG_NAME, self._observers) as self._journal:
+        with Journal(self.folder / LOG_NAME, self._observers, self._unbroken) as self._journal:
             self.record = self._journal.record
+            self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
             try:
                 if changes is None:
-                    self._journal.write("study_started", study=self._space.name, generation=1, **self._in_force())
+                    self._journal.write(
+                        "study_started", study=self._space.name, generation=self._generation, **self._in_force()
+                    )
                 else:
                     take_over(self._journal, self._space, changes, self._in_force())
                 self._agenda = Agenda(
@@ -272,10 +282,12 @@ class Study:
         else:
             reason = f"the study failed: {type(error).__name__}: {error}"
             outcome = Outcome(Kind.PREEMPTED, reason, error=DRIVER_LOST)
+        if self.record.generation < self._generation or self.record.end_reason is not None:
+            # The log has nothing of this driver yet, or its end already.
+            return
         try:
-            for job_id in sorted(self._running):
-                number, attempt = self._jobs[job_id]
-                where = {"trial": number, "attempt": attempt, "job_id": job_id}
+            for trial, attempt in self.record.open_attempts:
+                where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
                 self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=False)
             self._running.clear()
             self._journal.write("study_ended", reason=reason, complete=False, hopeless=False)

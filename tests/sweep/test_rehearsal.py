@@ -2,6 +2,8 @@ import concurrent.futures
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -71,9 +73,9 @@ def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeyp
     monkeypatch.setenv(MARK, mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
 
     def rank_one() -> psutil.Process | None:
-        # By the command's own arguments: RANK WORKERS PORT.
+        # By the command's own arguments: RANK WORKERS PORT PARENT.
         ranks = [child for child in psutil.Process().children() if "golfray.sweep.rehearsal" in child.cmdline()]
-        found = next((child for child in ranks if child.cmdline()[-3] == "1"), None)
+        found = next((child for child in ranks if child.cmdline()[-4] == "1"), None)
         return found if found is not None and (not joined or found.net_connections()) else None
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -86,6 +88,41 @@ def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeyp
             rehearsing.result()
     assert caught.value.exit_code == 4
     assert marked_processes(mark) == []
+
+
+RANK = """
+import sys
+from golfray.sweep.rehearsal import end_with
+print("up", flush=True)
+end_with(int(sys.argv[1]))
+"""
+KILLED_PARENT = """
+import os, subprocess, sys
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdout=subprocess.PIPE)
+rank.stdout.readline()
+print(rank.pid, flush=True)
+rank.wait()
+"""
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        # In a container without an init nobody reaps the dead.
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_rank_ends_with_whoever_started_it() -> None:
+    command = [sys.executable, "-c", KILLED_PARENT, RANK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        rank = psutil.Process(int(parent.stdout.readline()))
+        assert rank.is_running()
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while lives(rank):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_step_shares_the_tokens_and_not_the_update(tiny_settings) -> None:
