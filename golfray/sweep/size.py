@@ -35,8 +35,8 @@ from golfray.sweep.size_formula import (
     rule_for,
 )
 
-# What drawn weights are usually missed by, as a share: a floor, and more where rows of unseen tokens are a large part of
-# the model.
+# What drawn weights are usually missed by, as a share: a floor, and more where rows of unseen tokens are a large part
+# of the model.
 _ERROR = 0.02
 _ERROR_OF_UNSEEN = 0.35
 # How much shorter a walk may turn out; it matters where the quantization step has a floor.

@@ -70,8 +70,8 @@ def code_entropy(bits: int, k: float) -> float:
 def closed_form(shapes: Mapping[str, tuple[int, ...]], export: ExportSettings) -> dict[str, Content]:
     """What each part of a flat artifact holds, for floating-point tensors of these names and shapes.
 
-    Parts: ``attention``, ``mlp``, ``embedding`` (table, head, whatever is neither), and ``kept`` for all that is at most
-    ``export.keep_float_max_numel`` elements. Raises ``ValueError`` naming a tensor of integers that is not clipped at
+    Parts: ``attention``, ``mlp``, ``embedding`` (table, head, whatever is neither), and ``kept`` for all that is at
+    most ``export.keep_float_max_numel`` elements. Raises ``ValueError`` naming a tensor of integers that is not clipped at
     standard deviations, or whose step has a floor: its size depends on the weights.
     """
     parts = dict.fromkeys(("attention", "mlp", "embedding", "kept"), Content())
