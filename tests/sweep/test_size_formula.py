@@ -38,8 +38,14 @@ RECORDS = {
 }
 # What is logged over the sum of entropies, steps and control values, as the reference lists it.
 RATIOS = {
-    "R29": 1.0087, "R33": 1.0091, "R35": 1.0084, "R37": 1.0078,
-    "R39": 1.0078, "R42": 1.0079, "R43": 1.0086, "R44": 1.0043,
+    "R29": 1.0087,
+    "R33": 1.0091,
+    "R35": 1.0084,
+    "R37": 1.0078,
+    "R39": 1.0078,
+    "R42": 1.0079,
+    "R43": 1.0086,
+    "R44": 1.0043,
 }
 
 
@@ -54,9 +60,16 @@ def record_shapes(vocab: int = 8192) -> dict[str, tuple[int, ...]]:
 
 def std_export(bits: int = 6, k_mlp: float = 12.85, k_attention: float = 12.85, **changes) -> ExportSettings:
     fields = {
-        "format": "flat", "codec": "brotli", "codec_level": 11, "scale_floor": 0.0, "bits_control": 16,
+        "format": "flat",
+        "codec": "brotli",
+        "codec_level": 11,
+        "scale_floor": 0.0,
+        "bits_control": 16,
         **{f"clip_{part}": "std" for part in ("attention", "mlp", "embedding")},
-        "bits_attention": bits, "bits_mlp": bits, "clip_k_mlp": k_mlp, "clip_k_attention": k_attention,
+        "bits_attention": bits,
+        "bits_mlp": bits,
+        "clip_k_mlp": k_mlp,
+        "clip_k_attention": k_attention,
     }
     return ExportSettings(**{**fields, **changes})
 
