@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy
@@ -54,6 +54,11 @@ _GPTQ_ERROR = 0.01
 
 # Of larger models some rows of each tensor stand for all: a slow codec takes a second for so many weights.
 _MOST_DRAWN = 2**20
+
+State = dict[str, torch.Tensor]
+# Some rows of tensors, and the shapes that the whole tensors have.
+Rows = Mapping[str, tuple[torch.Tensor, tuple[int, ...]]]
+PackRows = Callable[[Rows, ExportSettings], int]
 
 _TOKENS_READ = 20_000_000
 
@@ -132,8 +137,10 @@ def _by_formula(settings: RunSettings, unseen_share: float) -> SizeEstimate:
     return SizeEstimate(sum(parts.values()), error + (_GPTQ_ERROR if export.gptq else 0.0), parts, "closed form")
 
 
-def _packed_reference(state: dict[str, torch.Tensor], export: ExportSettings) -> dict[str, int]:
-    """Bytes of each part of the reference's artifact; together they are what the artifact has."""
+def _packed_reference(state: State, export: ExportSettings) -> dict[str, int]:
+    """Bytes of each part of the reference's artifact, by some rows of each tensor where there are very many."""
+    if sum(tensor.numel() for tensor in state.values()) > _MOST_DRAWN:
+        return _packed_by_rows(state, export, _pack_reference_rows)
     container, _ = quantize_state(state, export)
     size = len(pack_artifact(container, export.codec_level))
     # One stream has them all, so what a part takes of it is what it takes by itself, at a fast level, in proportion.
@@ -150,24 +157,41 @@ def _packed_reference(state: dict[str, torch.Tensor], export: ExportSettings) ->
     return parts
 
 
-def _packed_flat(state: dict[str, torch.Tensor], export: ExportSettings) -> dict[str, int]:
+def _packed_flat(state: State, export: ExportSettings) -> dict[str, int]:
     """Bytes of each part of a flat artifact, by some rows of each tensor where there are very many."""
-    total = sum(tensor.numel() for tensor in state.values())
-    stride = max(-(-total // _MOST_DRAWN), 1)
-    stored: dict[str, dict] = {}
+    container = HEADER_BYTES + TENSOR_BYTES * len(state)
+    return {"container": container, **_packed_by_rows(state, export, _pack_flat_rows)}
+
+
+def _packed_by_rows(state: State, export: ExportSettings, pack: PackRows) -> dict[str, int]:
+    """Bytes of each part, in proportion to those of evenly spaced rows where the model is large."""
+    stride = max(-(-sum(tensor.numel() for tensor in state.values()) // _MOST_DRAWN), 1)
+    parts: dict[str, dict[str, tuple[torch.Tensor, tuple[int, ...]]]] = {}
     shown: dict[str, int] = {}
     whole: dict[str, int] = {}
     for name, tensor in state.items():
         shape = tuple(tensor.shape)
         part, rows = part_of(name, shape, export), row_shape(shape)[0]
         some = tensor[:: min(stride, rows)] if part != "kept" and tensor.ndim > 1 else tensor
-        stored.setdefault(part, {})[name] = store_tensor(name, some, rule_for(name, shape, export))
+        parts.setdefault(part, {})[name] = some, shape
         shown[part] = shown.get(part, 0) + some.numel()
         whole[part] = whole.get(part, 0) + tensor.numel()
-    parts = {"container": HEADER_BYTES + TENSOR_BYTES * len(state)}
-    for part, tensors in stored.items():
-        content = write_content(tensors, choose_digits(tensors, export))
-        body = content[4 + int.from_bytes(content[:4], "little") :]
-        packed = compress(shuffle_bytes(body, 2) if export.shuffle else body, export.codec, export.codec_level)
-        parts[part] = round(len(packed) * whole[part] / shown[part])
-    return parts
+    return {part: round(pack(rows, export) * whole[part] / shown[part]) for part, rows in parts.items()}
+
+
+def _pack_flat_rows(rows: Rows, export: ExportSettings) -> int:
+    tensors = {name: store_tensor(name, some, rule_for(name, shape, export)) for name, (some, shape) in rows.items()}
+    content = write_content(tensors, choose_digits(tensors, export))
+    body = content[4 + int.from_bytes(content[:4], "little") :]
+    return len(compress(shuffle_bytes(body, 2) if export.shuffle else body, export.codec, export.codec_level))
+
+
+def _pack_reference_rows(rows: Rows, export: ExportSettings) -> int:
+    # Some rows of a tensor may be few enough to be kept as they are, which the tensor is not.
+    limit = export.keep_float_max_numel
+    planes = []
+    for name, (some, shape) in rows.items():
+        everything = dataclasses.replace(export, keep_float_max_numel=0 if math.prod(shape) > limit else limit)
+        container, _ = quantize_state({name: some}, everything)
+        planes += [container[kind][name] for kind in ("quantized", "scales", "passthrough") if name in container[kind]]
+    return len(zlib.compress(b"".join(plane.numpy().tobytes() for plane in planes), export.codec_level))

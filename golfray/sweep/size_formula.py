@@ -71,8 +71,8 @@ def closed_form(shapes: Mapping[str, tuple[int, ...]], export: ExportSettings) -
     """What each part of a flat artifact holds, for floating-point tensors of these names and shapes.
 
     Parts: ``attention``, ``mlp``, ``embedding`` (table, head, whatever is neither), and ``kept`` for all that is at
-    most ``export.keep_float_max_numel`` elements. Raises ``ValueError`` naming a tensor of integers that is not clipped at
-    standard deviations, or whose step has a floor: its size depends on the weights.
+    most ``export.keep_float_max_numel`` elements. Raises ``ValueError`` naming a tensor of integers that is not
+    clipped at standard deviations, or whose step has a floor: its size depends on the weights.
     """
     parts = dict.fromkeys(("attention", "mlp", "embedding", "kept"), Content())
     for name, shape in shapes.items():
