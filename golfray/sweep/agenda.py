@@ -251,7 +251,7 @@ class Agenda:
         number = len(self._journal.record.trials)
         if too_large:
             assert fit is not None
-            resolved, refused = None, fit.words()
+            resolved, refused = None, f"{'certain not to fit, ' if fit.is_certain_not_to else ''}{fit.words()}"
         self._journal.write(
             "trial_asked",
             trial=number,
