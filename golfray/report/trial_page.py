@@ -69,7 +69,9 @@ def trial_lines(found: FoundTrial) -> list[str]:
                 for path in paths
             ]
     if trial.settings is None:
-        lines.append("its configuration was refused, so it never ran")
+        lines.append(
+            f"{'it cannot fit' if found.trial.too_large else 'its configuration was refused'}, so it never ran"
+        )
     for attempt in trial.attempts:
         lines += _attempt_lines(found, attempt)
     return lines

@@ -216,6 +216,8 @@ class StudyRecord:
                 replicate_of=event["replicate_of"],
                 kept_from_sampler=None if event["told"] else event.get("told_reason") or "not told",
                 refused=event.get("refused"),
+                foreseen=event.get("foreseen"),
+                too_large=event.get("too_large", False),
             )
         )
 
@@ -263,6 +265,7 @@ class StudyRecord:
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
         # Logs of the first version do not say: nothing was run again then.
         attempt.final = event.get("final", True)
+        attempt.size_reserve = event.get("size_reserve", 0.0)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
         self.end_reason, self.complete = event["reason"], event["complete"]

@@ -85,6 +85,8 @@ class Script:
             told_reason="a replicate measures noise" if role == "replicate" else None,
             settings=None if refused else settings,
             refused=refused,
+            foreseen=None,
+            too_large=False,
             seed=1337 + number if role == "replicate" else 1337,
             replicate_of=0 if role == "replicate" else None,
         )
@@ -103,7 +105,8 @@ class Script:
         self.add("progress", 1.0, **self._where(trial, attempt), step=step, metrics=metrics)
 
     def end(self, trial: int, outcome: Outcome, attempt: int = 1, final: bool = True, after: float = 5.0) -> None:
-        self.add("attempt_ended", after, **self._where(trial, attempt), outcome=outcome.to_dict(), final=final)
+        where = self._where(trial, attempt)
+        self.add("attempt_ended", after, **where, outcome=outcome.to_dict(), final=final, size_reserve=0.0)
 
     def run(self, bpb: float, total: int, role: str = "sampler", **knobs: Any) -> int:
         """A trial that runs to its end."""
