@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from golfray.report.numbers import bytes_text, margin_text
+from golfray.sweep.fit import chance_text
 from golfray.sweep.size_outlook import SizeOutlook
 
 
@@ -41,7 +42,7 @@ def _outlook(outlook: SizeOutlook, level: float) -> Iterator[str]:
     yield (
         f"{outlook.role}: model about {bytes_text(estimate.bytes)} ({bytes_text(max(low - fit.bytes_code, 0))} to "
         f"{bytes_text(high - fit.bytes_code)}), total {bytes_text(fit.bytes_total)}, margin {margin_text(fit.margin)}, "
-        f"fits with a chance of {100 * fit.probability:.3g} %"
+        f"fits with a chance of {chance_text(fit.probability)}"
     )
     known = "" if outlook.steps_known else ", a guess"
     steps = "" if outlook.steps is None else f" after {outlook.steps:,} steps{known}"

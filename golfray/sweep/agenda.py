@@ -102,6 +102,17 @@ def asked_trials(record: StudyRecord) -> int:
     return sum(trial.role != REPLICATE and not trial.too_large for trial in record.trials)
 
 
+def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
+    """Whether a point is refused for its size before it runs; ``fit`` is None where nothing is known of that.
+
+    What the sampler suggests is refused where it would need luck; what a person asked for where nothing would help;
+    the preset and its replicates never: they are what everything else is compared with.
+    """
+    if fit is None or role in (PRESET, REPLICATE):
+        return False
+    return fit.probability < 1 - fit_probability if role == SAMPLER else fit.is_certain_not_to
+
+
 def job_name(study: str, trial: int, attempt: int) -> str:
     """The name under which an executor knows an attempt."""
     return f"{study}-{trial:04d}-{attempt}"
@@ -136,6 +147,8 @@ class Agenda:
     ) -> None:
         # Why nothing that could be asked would run; None while something may.
         self.hopeless: str | None = None
+        # Why nothing more is asked although there is budget left: all that the sampler suggests is too large.
+        self.nothing_fits: str | None = None
         self._space = space
         self._journal = journal
         self._foresight = foresight
@@ -161,7 +174,7 @@ class Agenda:
         """The trial to run next, logged as asked; None where nothing is to be run now."""
         if self._again:
             return self._journal.record.trials[self._again.popleft()]
-        while self.hopeless is None and self._clock() < self._deadline:
+        while self.hopeless is None and self.nothing_fits is None and self._clock() < self._deadline:
             if not self._planned and self._suggestions <= 0:
                 return None
             trial = self._ask_planned(self._planned.popleft()) if self._planned else self._suggest()
@@ -185,14 +198,11 @@ class Agenda:
         return f"budget spent: {asked_trials(self._journal.record)} trials"
 
     def _ask_planned(self, point: Point) -> TrialRecord | None:
-        """A point that runs whatever the sampler thinks; None where it is certain not to fit, and no measure of noise.
-
-        The preset and its replicates always run: they are what everything else is compared with.
-        """
+        """A point that runs whatever the sampler thinks; None where it is certain not to fit."""
         if point.told:
             self._sampler.place(len(self._journal.record.trials), point.params)
         fit = self._fit(point.resolved)
-        too_large = point.role not in (PRESET, REPLICATE) and fit is not None and fit.is_certain_not_to
+        too_large = is_too_large(point.role, fit, self._space.fit_probability)
         trial = self._ask(
             role=point.role,
             params=point.params,
@@ -218,7 +228,7 @@ class Agenda:
             return None
         self._refused_in_a_row = 0
         fit = self._fit(resolved)
-        too_large = fit is not None and fit.probability < 1 - self._space.fit_probability
+        too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
         trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
         if not too_large:
             self._too_large_in_a_row = 0
@@ -226,8 +236,9 @@ class Agenda:
         self._suggestions += 1
         self._too_large_in_a_row += 1
         if self._too_large_in_a_row >= _TOO_LARGE_IN_A_ROW:
-            self.hopeless = (
-                f"{_TOO_LARGE_IN_A_ROW} points in a row cannot fit under the cap, the last one: {trial.refused}"
+            self.nothing_fits = (
+                f"{_TOO_LARGE_IN_A_ROW} points in a row cannot fit under the cap (fewer bits in the space or a larger "
+                f"cap_bytes would let some), the last one: {trial.refused}"
             )
         return None
 
@@ -246,12 +257,15 @@ class Agenda:
         told_reason: str | None = None,
         replicate_of: int | None = None,
     ) -> TrialRecord:
-        """Log a new trial, and its end where it is refused, of which the sampler hears then."""
+        """Log a new trial, and its end where it is refused, of which the sampler hears then.
+
+        ``resolved`` is None where the configuration does not allow the point, and ``refused`` says why.
+        """
         config = (resolved or self._space.base).config
         number = len(self._journal.record.trials)
         if too_large:
             assert fit is not None
-            resolved, refused = None, f"{'certain not to fit, ' if fit.is_certain_not_to else ''}{fit.words()}"
+            refused = f"{'certain not to fit, ' if fit.is_certain_not_to else ''}{fit.words()}"
         self._journal.write(
             "trial_asked",
             trial=number,

@@ -66,13 +66,23 @@ class Fit:
         }
 
     def words(self) -> str:
-        """For a person: "about 360,000 bytes, 21,000 +-4,000 over the cap of 339,000; 1 chance in 5,000,000"."""
+        """For a person, such as "about 360,000 bytes, 21,000 +-14,000 over the cap of 339,000: fits ... 6.7 %"."""
         side = (
             f"{-self.margin:,} +-{self.sd:,.0f} over" if self.margin < 0 else f"{self.margin:,} +-{self.sd:,.0f} under"
         )
-        chance = self.probability
-        odds = f"{100 * chance:.2g} %" if chance >= 1e-4 else "less than 0.01 %"
-        return f"about {self.bytes_total:,} bytes, {side} the cap of {self.cap_bytes:,}: fits with a chance of {odds}"
+        return (
+            f"about {self.bytes_total:,} bytes, {side} the cap of {self.cap_bytes:,}: "
+            f"fits with a chance of {chance_text(self.probability)}"
+        )
+
+
+def chance_text(probability: float) -> str:
+    """A probability in percent, with no more digits than it is worth: "70 %", "less than 0.1 %"."""
+    if probability < 0.001:
+        return "less than 0.1 %"
+    if probability > 0.999:
+        return "more than 99.9 %"
+    return f"{100 * probability:.{1 if min(probability, 1 - probability) < 0.01 else 0}f} %"
 
 
 def fit_of(estimate: SizeEstimate, bytes_code: int, cap_bytes: int) -> Fit:

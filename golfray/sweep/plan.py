@@ -12,7 +12,7 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
-from golfray.sweep.agenda import work_left
+from golfray.sweep.agenda import is_too_large, work_left
 from golfray.sweep.costs import LANES_S, Costs
 from golfray.sweep.disk_room import StudyDisk
 from golfray.sweep.fit import fit_of
@@ -54,7 +54,8 @@ class ForeseenPoint:
 
     ``params`` are the knobs' values by path. ``bytes_total`` is code and model, ``margin`` what that leaves under the
     cap, ``error`` the bytes by which both are usually missed, ``fit_probability`` the chance that it fits; None, with
-    the reason in ``refused``, where the configuration does not allow the point.
+    the reason in ``refused``, where the configuration does not allow the point. ``too_large``: whether the study, if it
+    foresees no more than this plan, refuses the point for its size.
     """
 
     number: int
@@ -65,6 +66,7 @@ class ForeseenPoint:
     error: int | None = None
     fit_probability: float | None = None
     refused: str | None = None
+    too_large: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +218,7 @@ def _foreseen(
             margin=fit.margin,
             error=round(fit.sd),
             fit_probability=fit.probability,
+            too_large=is_too_large(point.role, fit, space.fit_probability),
         )
 
 

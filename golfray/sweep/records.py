@@ -127,7 +127,7 @@ class StudyRecord:
     @property
     def blamed_on_machine(self) -> list[int]:
         """Trials whose crashes made the last driver give up; they prove nothing, so a resumed study runs them again."""
-        last = [(trial, trial.attempt) for trial in self.trials if trial.settings is not None and self.hopeless]
+        last = [(trial, trial.attempt) for trial in self.trials if not trial.is_refused and self.hopeless]
         return [
             trial.number
             for trial, attempt in last
@@ -256,8 +256,8 @@ class StudyRecord:
 
     def _on_attempt_ended(self, event: dict[str, Any]) -> None:
         trial = self._trial(event)
-        if trial.settings is None and not trial.attempts:
-            # A refused configuration ends without ever having been submitted.
+        if trial.is_refused and not trial.attempts:
+            # A refused trial ends without ever having been submitted.
             trial.attempts.append(AttemptRecord(event["attempt"], event["job_id"], self.generation))
         attempt = self._attempt(event)
         if attempt.outcome is not None:

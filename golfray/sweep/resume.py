@@ -44,7 +44,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
     )
     for trial in record.trials:
         attempt = trial.attempt
-        if attempt is None and trial.settings is None:
+        if attempt is None and trial.is_refused:
             end_refused(journal, space.name, trial)
         elif attempt is not None and attempt.outcome is None:
             journal.write(

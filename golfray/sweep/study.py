@@ -168,6 +168,9 @@ class Study:
             trial = self._agenda.next()
             if self._agenda.hopeless is not None:
                 self._give_up(self._agenda.hopeless)
+            if self._agenda.nothing_fits is not None:
+                # Nothing is wrong with what runs.
+                self.drain(self._agenda.nothing_fits)
             if trial is None:
                 return
             self._submit(trial)

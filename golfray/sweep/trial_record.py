@@ -56,8 +56,8 @@ class AttemptRecord:
 class TrialRecord:
     """One trial: what was asked, and every attempt at it.
 
-    ``settings`` is None where the trial was refused, and ``refused`` says why: its configuration is impossible or,
-    where ``too_large``, it cannot fit. ``foreseen`` is what was expected of its size, None where nothing was.
+    ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
+    cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
     ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
     space that was changed since. ``abandoned``: the study has ended, so nobody runs the trial again as things are.
     """
@@ -75,6 +75,11 @@ class TrialRecord:
     too_large: bool = False
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was refused, so that it never runs."""
+        return self.settings is None or self.too_large
 
     @property
     def told_reason(self) -> str | None:

@@ -60,7 +60,9 @@ class Script:
             **self._in_force(trials, None, 1),
         )
 
-    def ask(self, role: str = "sampler", refused: str | None = None, **knobs: Any) -> int:
+    def ask(
+        self, role: str = "sampler", refused: str | None = None, foreseen: dict[str, float] | None = None, **knobs: Any
+    ) -> int:
         number, self._trials = self._trials, self._trials + 1
         # Of a trial's settings, those that are looked at.
         settings: dict[str, Any] = {
@@ -83,10 +85,10 @@ class Script:
             params=params,
             told=role != "replicate",
             told_reason="a replicate measures noise" if role == "replicate" else None,
-            settings=None if refused else settings,
+            settings=None if refused and foreseen is None else settings,
             refused=refused,
-            foreseen=None,
-            too_large=False,
+            foreseen=foreseen,
+            too_large=foreseen is not None,
             seed=1337 + number if role == "replicate" else 1337,
             replicate_of=0 if role == "replicate" else None,
         )
@@ -118,6 +120,13 @@ class Script:
             self.point(trial, step, step / 16, 6.0 - step / 60)
         self.phase(trial, "validate", 4.0)
         self.end(trial, ran(bpb, total))
+        return trial
+
+    def refuse_for_size(self, over: int, **knobs: Any) -> int:
+        """A point that was foreseen to be so many bytes over the cap."""
+        foreseen = {"bytes/foreseen_total": float(CAP_BYTES + over), "bytes/foreseen_margin": float(-over)}
+        trial = self.ask(refused=f"about {CAP_BYTES + over:,} bytes", foreseen=foreseen, **knobs)
+        self.end(trial, Outcome(Kind.INFEASIBLE, "refused before training: about so much", foreseen), after=0.1)
         return trial
 
     def finish(self, reason: str = "budget spent: 8 trials", complete: bool = True) -> None:

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from golfray.core.settings import settings_from_dict
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord
+from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED, StudySampler, verdict_on
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.study_folder import create_study_folder
@@ -186,10 +186,25 @@ def test_a_persons_point_that_is_certain_not_to_fit_is_refused_and_the_preset_ne
     first = next(trial for trial in record.trials if trial.role == PRESET_8BIT)
     assert first.too_large
     assert first.outcome.reason.startswith("refused before training: certain not to fit, about ")
-    # In a space where nothing fits the study gives up instead of asking for ever.
+    # In a space where nothing fits the study ends instead of asking for ever; no crash, so it is not given up.
     assert all(trial.too_large for trial in by_role[SAMPLER])
     assert len(by_role[SAMPLER]) == 7
     assert record.end_reason.startswith("7 points in a row cannot fit under the cap")
+    assert (record.complete, record.hopeless, best_feasible(record)) == (False, False, None)
+
+
+def test_what_was_refused_is_not_asked_again_by_whoever_resumes(make, synthetic, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("golfray.sweep.agenda._TOO_LARGE_IN_A_ROW", 2)
+    points = "first_points:\n  - {optimizer.matrix_lr: 0.09, export.bits_mlp: 8}\n"
+    text, folder = space_text(cap=BYTES_CODE + 8_000, more=points), create_study_folder(tmp_path / "again")
+    before = make(text, executor=synthetic(sized_law), folder=folder).run()
+    planned = [trial.role for trial in before.trials if trial.role != SAMPLER]
+    assert [trial.role for trial in before.trials if trial.too_large] == [PRESET_8BIT, FIRST_POINT, SAMPLER, SAMPLER]
+    assert all(trial.settings["cap_bytes"] == BYTES_CODE + 8_000 for trial in before.trials)
+    executor = synthetic(sized_law)
+    after = make(text, executor=executor, folder=folder).resume()
+    assert [trial.role for trial in after.trials if trial.role != SAMPLER] == planned
+    assert not executor.submitted
 
 
 def test_the_reserve_is_told_and_comes_from_the_spread_between_seeds(run, tmp_path) -> None:
