@@ -27,6 +27,7 @@ from golfray.core.shards import TokenStream, list_shards
 from golfray.sweep.drawn_weights import Walk, initial_state, trained_state, walk_of
 from golfray.sweep.size_formula import (
     HEADER_BYTES,
+    SPARSE_EXCESS,
     TENSOR_BYTES,
     closed_form,
     codec_factor,
@@ -131,12 +132,14 @@ def _by_formula(settings: RunSettings, unseen_share: float) -> SizeEstimate:
     shapes, export = named_shapes(settings.model), settings.export
     factor, error = codec_factor(export.codec, export.codec_level)
     contents = closed_form(shapes, export)
-    parts = {part: round(factor * content.total) for part, content in contents.items() if content.total > 0}
+    whole = {part: content.total + SPARSE_EXCESS * content.sparse for part, content in contents.items()}
+    parts = {part: round(factor * taken) for part, taken in whole.items() if taken > 0}
     total = sum(math.prod(shape) for shape in shapes.values())
     if "embedding" in parts:
         tables = sum(math.prod(shape) for name, shape in shapes.items() if part_of(name, shape, export) == "embedding")
         parts["embedding"] = round(parts["embedding"] * (1 - (1 - _UNSEEN_LEFT) * unseen_share * total / tables))
     parts["container"] = HEADER_BYTES + TENSOR_BYTES * len(shapes)
+    error += SPARSE_EXCESS * sum(content.sparse for content in contents.values()) / sum(whole.values())
     error += _FORMULA_ERROR + _SMALL_ERROR * min(_SMALL_MODEL / total, 1.0) + (1 - _UNSEEN_LEFT) * unseen_share
     return SizeEstimate(sum(parts.values()), error + (_GPTQ_ERROR if export.gptq else 0.0), parts, "closed form")
 

@@ -20,6 +20,11 @@ from golfray.core.tensor_rules import TensorRule, rule_of
 
 STEP_BYTES = 2
 
+# Below so many bits of entropy nearly all integers are 0, and codecs need up to 28 % more than the entropy, each
+# another share at another k: the middle of it, and how far off that is.
+_SPARSE_BITS = 1.0
+SPARSE_EXCESS = 0.12
+
 # The table says of each tensor what it is; these are compressed bytes.
 HEADER_BYTES = 100
 TENSOR_BYTES = 10
@@ -27,7 +32,7 @@ TENSOR_BYTES = 10
 # By codec and lowest level: bytes over those of the formula, and how far that goes up and down with bits and k, as
 # measured on bell-shaped weights at 2 to 8 bits (docs/size.md).
 _CODEC_FACTORS = {
-    "zlib": ((6, 1.010, 0.006), (1, 1.046, 0.02)),
+    "zlib": ((6, 1.015, 0.015), (1, 1.046, 0.02)),
     "lzma": ((6, 1.022, 0.010), (0, 1.099, 0.03)),
     "zstd": ((1, 1.014, 0.010),),
     "brotli": ((10, 1.003, 0.004), (4, 1.025, 0.03), (0, 1.030, 0.03)),
@@ -36,11 +41,15 @@ _CODEC_FACTORS = {
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """What one part of an artifact holds, in bytes before a codec: the entropy of the integers, steps, kept values."""
+    """What one part of an artifact holds, in bytes before a codec: the entropy of the integers, steps, kept values.
+
+    ``sparse``: how many of the ``integers``' bytes are of tensors of hardly anything but zeros.
+    """
 
     integers: float = 0.0
     steps: float = 0.0
     kept: float = 0.0
+    sparse: float = 0.0
 
     @property
     def total(self) -> float:
@@ -48,7 +57,12 @@ class Content:
         return self.integers + self.steps + self.kept
 
     def __add__(self, other: Content) -> Content:
-        return Content(self.integers + other.integers, self.steps + other.steps, self.kept + other.kept)
+        return Content(
+            self.integers + other.integers,
+            self.steps + other.steps,
+            self.kept + other.kept,
+            self.sparse + other.sparse,
+        )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -86,18 +100,19 @@ def closed_form(shapes: Mapping[str, tuple[int, ...]], export: ExportSettings) -
 
 
 def has_closed_form(shapes: Mapping[str, tuple[int, ...]], export: ExportSettings) -> bool:
-    """Whether :func:`closed_form` knows the size: whether no tensor's depends on its weights."""
+    """Whether :func:`closed_form` knows the size: no tensor's depends on its weights, and the codec was measured."""
     rules = [rule_for(name, shape, export) for name, shape in shapes.items()]
-    return (
-        export.format == "flat" and export.codec_level > 0 and all(rule.bits > 8 or _is_closed(rule) for rule in rules)
-    )
+    measured = export.codec in _CODEC_FACTORS and export.codec_level >= _CODEC_FACTORS[export.codec][-1][0]
+    return export.format == "flat" and measured and all(rule.bits > 8 or _is_closed(rule) for rule in rules)
 
 
 def codec_factor(codec: str, level: int) -> tuple[float, float]:
     """Compressed bytes over those of the closed form, and how far off that is for some bits and k.
 
-    Raises ``ValueError`` where a level does not compress.
+    Raises ``ValueError`` where a level does not compress, and where nothing was measured of the codec.
     """
+    if codec not in _CODEC_FACTORS:
+        raise ValueError(f"nothing was measured of the codec {codec}: no formula has its size")
     for lowest, factor, error in _CODEC_FACTORS[codec]:
         if level >= lowest:
             return factor, error
@@ -127,4 +142,5 @@ def _content(shape: tuple[int, ...], rule: TensorRule) -> Content:
     _, columns = row_shape(shape)
     # A row of one element is its own deviation: all that is left of it is its sign.
     entropy = code_entropy(rule.bits, rule.k) if columns > 1 else 1.0
-    return Content(integers=elements * entropy / 8, steps=STEP_BYTES * math.prod(scale_shape(shape, rule.group)))
+    integers, steps = elements * entropy / 8, STEP_BYTES * math.prod(scale_shape(shape, rule.group))
+    return Content(integers, steps, sparse=integers if entropy < _SPARSE_BITS else 0.0)

@@ -1,5 +1,6 @@
 """The closed form against published records: model bytes as logged, of 11 layers of 512 channels, MLP four times."""
 
+import dataclasses
 import math
 
 import pytest
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfray.core.exporter import export_state, store_tensor
-from golfray.core.settings import ExportSettings
+from golfray.core.settings import ExportSettings, ModelSettings, RunSettings
 from golfray.core.tensor_rules import rule_of
+from golfray.sweep.size import expected_bytes_model, named_shapes
 from golfray.sweep.size_formula import Content, closed_form, code_entropy, codec_factor, has_closed_form, part_of
 
 # (bits, k): entropy in bits, as the reference lists them.
@@ -152,6 +154,43 @@ def test_integers_of_drawn_weights_have_that_entropy(bits, k, seed) -> None:
     counts = torch.bincount(codes.flatten().long() + 128).double()
     shares = counts[counts > 0] / codes.numel()
     assert float(-(shares * shares.log2()).sum()) == pytest.approx(code_entropy(bits, k), abs=0.03)
+
+
+@pytest.mark.parametrize(("bits", "k"), [(2, 3.0), (2, 4.5), (3, 8.0), (3, 12.0), (4, 35.0), (6, 120.0)])
+@pytest.mark.parametrize("codec", ["zlib", "lzma"])
+def test_hardly_anything_but_zeros_is_foreseen_within_the_stated_error(codec, bits, k) -> None:
+    settings = dataclasses.replace(
+        RunSettings(),
+        model=ModelSettings(vocab_size=256, num_layers=2, model_dim=128, num_heads=2, num_kv_heads=2),
+        export=std_export(
+            bits,
+            k,
+            k,
+            bits_embedding=bits,
+            clip_k_embedding=k,
+            codec=codec,
+            codec_level=9,
+            keep_float_max_numel=1024,
+        ),
+    )
+    estimate = expected_bytes_model(settings, 1)
+    draw = torch.Generator().manual_seed(7)
+    state = {name: torch.randn(shape, generator=draw) for name, shape in named_shapes(settings.model).items()}
+    real = len(export_state(state, settings.export))
+    assert estimate.method == "closed form"
+    assert abs(estimate.bytes - real) <= 1.96 * estimate.relative_error * estimate.bytes, (real, estimate)
+    if code_entropy(bits, k) < 0.9:
+        usual = dataclasses.replace(
+            settings.export, bits_mlp=6, clip_k_mlp=12.85, bits_attention=6, clip_k_attention=12.85
+        )
+        more = expected_bytes_model(dataclasses.replace(settings, export=usual), 1)
+        assert estimate.relative_error > more.relative_error + 0.03
+
+
+def test_a_codec_of_which_nothing_was_measured_has_no_formula() -> None:
+    assert not has_closed_form(record_shapes(), std_export(codec="bzip2"))
+    with pytest.raises(ValueError, match="nothing was measured of the codec bzip2"):
+        codec_factor("bzip2", 9)
 
 
 def test_a_real_artifact_of_bell_shaped_weights() -> None:
