@@ -1,8 +1,8 @@
 """What a study's own finished trials say of its expected sizes: how far off they are, and how far seeds lie apart.
 
-A clip rule (with format, floor and codec) has its own errors: what was learned of one says nothing of another. Only
-runs that went to their end count, of the study's fidelity and as long as what is foreseen: sizes of shorter runs are
-smaller, and would let points pass that do not fit.
+A clip rule (with format, floor, GPTQ, overrides and codec) has its own errors: what was learned of one says nothing of
+another. Only runs that went to their end count, of the study's fidelity and as long as what is foreseen: sizes of
+shorter runs are smaller, and would let points pass that do not fit.
 """
 
 from __future__ import annotations
@@ -37,11 +37,9 @@ class ClipRule:
     format: str
     clips: tuple[str, ...]
     floor: bool
+    gptq: bool
+    overrides: str
     codec: str
-
-    def __str__(self) -> str:
-        clips = "/".join(dict.fromkeys(self.clips))
-        return f"{self.format}, {clips}, {'a floor' if self.floor else 'no floor'}, {self.codec}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +115,7 @@ class SizeCalibration:
 def clip_rule(export: ExportSettings) -> ClipRule:
     """The clip rule of some export settings; the reference's own exporter clips at a quantile."""
     clips = (export.clip_attention, export.clip_mlp, export.clip_embedding)
-    return ClipRule(export.format, clips, export.scale_floor > 0, export.codec)
+    return ClipRule(export.format, clips, export.scale_floor > 0, export.gptq, export.overrides, export.codec)
 
 
 def size_runs(record: StudyRecord, stop: Mapping[str, object], predict: Predict) -> list[SizeRun]:

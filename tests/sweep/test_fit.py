@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import statistics
 
@@ -25,7 +26,16 @@ def runs(*measured: tuple[int, float], export: ExportSettings = REFERENCE) -> li
 
 def test_without_runs_nothing_changes() -> None:
     assert SizeCalibration().corrected(REFERENCE, estimate()) == estimate()
-    assert SizeCalibration(runs((0, 1.1))).corrected(STD, estimate()) == estimate()
+    known = SizeCalibration(runs((0, 1.1)))
+    others = [
+        {"gptq": True},
+        {"overrides": "*.c_k.* bits=8"},
+        {"codec": "lzma"},
+        {"clip_mlp": "max"},
+        {"scale_floor": 0.0},
+    ]
+    for other in (STD, *(dataclasses.replace(REFERENCE, **changes) for changes in others)):
+        assert known.corrected(other, estimate()) == estimate()
 
 
 def test_a_bias_that_every_run_shows_is_taken_out() -> None:
