@@ -1,10 +1,17 @@
 """``golfray size``: what it says of presets and spaces, and that it leaves nothing behind."""
 
 import json
+import pathlib
+import re
+import shlex
+import shutil
 
 import pytest
 
 from tests.cli.documented import read_tables
+from tests.report.scripted import plain_study, write_study
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 FLAT = [
     "export.format=flat",
@@ -74,3 +81,24 @@ def test_what_is_neither_preset_nor_file_is_an_error(documents) -> None:
     ended = documents["wrong"]
     assert ended.code == 2
     assert "nowhere.yaml" in ended.one_line()
+
+
+def page_commands() -> list[list[str]]:
+    block = re.search("^```\n(.*?)^```", (ROOT / "docs" / "size.md").read_text(encoding="utf-8"), re.M | re.S)
+    return [shlex.split(line, comments=True)[1:] for line in block[1].splitlines()]
+
+
+@pytest.mark.slow
+def test_what_the_page_shows_runs(golfray) -> None:
+    shutil.copytree(ROOT / "search_spaces", golfray.folder / "search_spaces")
+    write_study(golfray.folder / "studies" / "muon", plain_study())
+    commands = {shlex.join(command): command for command in page_commands()}
+    assert len(commands) >= 5
+    assert {command[0] for command in commands.values()} == {"size"}
+    ends = golfray.run_all({name: [*command, "-q"] for name, command in commands.items()})
+    assert {name: ended.err for name, ended in ends.items() if ended.code != 0} == {}
+    assert all("fits with a chance of" in ended.out or '"fit_probability"' in ended.out for ended in ends.values())
+    corrected = [ended.out for name, ended in ends.items() if "--study muon" in name]
+    assert [out.count("corrected by") > 0 for out in corrected] == [True]
+    assert "seeds differ by" in corrected[0]
+    assert "(3 seen)" in corrected[0]

@@ -1,8 +1,12 @@
 """A study's events written by hand, with times of their own: what is printed of them is the same on every machine."""
 
+import dataclasses
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from golfray.config.resolve import resolve
+from golfray.sweep.events import encode_record
 from golfray.sweep.outcome import Kind, Outcome
 
 STARTED = 1_800_000_000.0
@@ -163,6 +167,23 @@ class Script:
             "limits": {},
             "tracking_uri": None,
         }
+
+
+def write_study(folder: pathlib.Path, script: Script) -> None:
+    """The study's folder with its log, in which trials have the preset's real settings, changed as the script says."""
+    config = resolve("parameter-golf", "laptop", has_gpu=False).config
+    lines = []
+    for event in script:
+        if event["event"] == "trial_asked" and event["settings"] is not None:
+            settings = dataclasses.asdict(config.to_run_settings(BYTES_CODE))
+            for path, value in event["params"].items():
+                section, name = path.split(".")
+                settings[section][name] = value
+            settings["data"] = {"folder": "corpora/kjv", "tokenizer": "corpora/kjv/kjv.model"}
+            event = {**event, "settings": settings}
+        lines.append(encode_record(event) + "\n")
+    folder.mkdir(parents=True)
+    (folder / "events.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def ran(bpb: float, total: int) -> Outcome:
