@@ -30,6 +30,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.agenda import work_left
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
+    from golfray.sweep.past_studies import recorded_study
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.study_folder import holds_study
@@ -43,7 +44,9 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     costs = _costs(work, lanes, study_folder.parent)
     disk = disk_of(space, new_study, store)
     code = bytes_code(config.to_run_settings(0))
-    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code)
+    earlier = recorded_study(study_folder.parent, work, lanes.slots)
+    record = None if earlier is None else earlier[1]
+    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code, earlier=record)
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,

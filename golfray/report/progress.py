@@ -41,8 +41,8 @@ def running_trials(record: StudyRecord) -> list[TrialRecord]:
 
 
 def ended_trials(record: StudyRecord) -> int:
-    """How many trials have ended for good."""
-    return sum(trial.outcome is not None for trial in record.trials)
+    """How many trials have ended for good; none of those that were refused for their size, which no budget counts."""
+    return sum(trial.outcome is not None and not trial.too_large for trial in record.trials)
 
 
 def planned_trials(record: StudyRecord) -> int | None:

@@ -43,7 +43,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
         **now_in_force,
     )
     for trial in record.trials:
-        if trial.attempt is None and trial.settings is None:
+        if trial.attempt is None and trial.is_refused:
             end_refused(journal, space.name, trial)
     for trial, attempt in record.open_attempts:
         where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}

@@ -26,6 +26,7 @@ from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import take_over
 from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
+from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
 from golfray.sweep.trial_record import TrialRecord
@@ -72,6 +73,7 @@ class Study:
         self._clock = clock
         self._cap_bytes = space.base.config.cap_bytes
         self._unbroken = Unbroken()
+        self._foresight = SizeForesight(space.fit_probability, bytes_code)
         self._journal: Journal
         self._agenda: Agenda
         self._generation: int
@@ -136,6 +138,7 @@ class Study:
                 self._agenda = Agenda(
                     self._space,
                     self._journal,
+                    self._foresight,
                     bytes_code=self._bytes_code,
                     uniform_bpb=self._uniform_bpb,
                     clock=self._clock,
@@ -175,6 +178,9 @@ class Study:
             trial = self._agenda.next()
             if self._agenda.hopeless is not None:
                 self._give_up(self._agenda.hopeless)
+            if self._agenda.nothing_fits is not None:
+                # Nothing is wrong with what runs.
+                self.drain(self._agenda.nothing_fits)
             if trial is None:
                 return
             self._submit(trial)
@@ -234,7 +240,8 @@ class Study:
             errors_at_start=self.record.errors_at_start,
             stopping=self._cancelling,
         )
-        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again)
+        reserve = self._foresight.reserve(trial, outcome, self.record)
+        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again, size_reserve=reserve)
         self._running.remove(where["job_id"])
         if again:
             self._agenda.run_again(trial)
