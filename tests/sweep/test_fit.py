@@ -97,7 +97,7 @@ def test_a_larger_margin_is_a_larger_chance(margin, sd) -> None:
     assert fit.probability + Fit(100_000, 50_000, sd, 150_000 - margin).probability == pytest.approx(1)
     low, high = fit.interval(0.95)
     assert low <= fit.bytes_total <= high
-    assert (high - low) / (2 * 1.96 * sd) == pytest.approx(1, abs=1.1 / sd)
+    assert (high - low) / (2 * 1.959963985 * sd) == pytest.approx(1, abs=1.1 / sd)
 
 
 def test_what_is_certain_is_beyond_any_error() -> None:
