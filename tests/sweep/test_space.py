@@ -266,6 +266,18 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_space(tmp_path / "none.yaml", has_gpu=False)
 
 
+def test_a_search_and_knobs_of_the_export_are_not_for_one_study(space_at) -> None:
+    searched = [Layer.from_sets(["export.format=flat", "export.search=200"])]
+    knob = "knobs:\n  muon.ns_steps: {low: 3, high: 7}\n"
+    assert space_at(HEAD + knob, layers=searched).at({"muon.ns_steps": 4}).config.export.search == 200
+    with pytest.raises(ConfigError, match=r"space\.yaml:7:3 knobs\.export\.bits_mlp: cannot be a knob where export\.s"):
+        space_at(HEAD + knob + "  export.bits_mlp: {low: 4, high: 8}\n", layers=searched)
+    with pytest.raises(ConfigError, match=r"space\.yaml:7:9 fixed\.export\.codec: is what export\.search chooses"):
+        space_at(HEAD + knob + "fixed: {export.codec: lzma}\n", layers=searched)
+    with pytest.raises(ConfigError, match=r"knobs\.export\.search: decides whether trials have the export of their"):
+        space_at(HEAD + knob + "  export.search: {low: 100, high: 200}\n")
+
+
 def test_set_on_a_knob_is_refused(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     with pytest.raises(ConfigError, match=r"--set muon\.ns_steps: is a knob of"):
