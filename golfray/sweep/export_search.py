@@ -39,6 +39,7 @@ from golfray.sweep.export_tensors import ExportTensors
 _ANCHORS = 4
 _LANDINGS = 2
 _LANDING_WINDOW = (0.85, 1.15)
+_FARTHEST = 1.5
 # Matrices of smaller models are multiplied faster by one thread than shared out to several.
 _ONE_THREAD_BELOW = 4_000_000
 
@@ -291,7 +292,9 @@ class _Search:
         if not able:
             return "no finalist is clipped at deviations, so there is no k to turn"
         near = [export for export in able if low <= self.sizes.smallest(export) <= high]
-        near = near or [min(able, key=lambda export: abs(math.log(self.sizes.smallest(export) / self.max_bytes)))]
+        near = near or [min(able, key=self._octaves_off)]
+        if self._octaves_off(near[0]) > _FARTHEST:
+            return "no finalist is near enough to the cap to turn its k"
         slope = self._slope([self.tried(export) for export in near])
 
         def at_cap(export: ExportSettings) -> float:
@@ -336,6 +339,10 @@ class _Search:
         self.model.load_state_dict(load_artifact(artifact))
         tokens = load_validation_tokens(list_shards(Path(self.settings.data.folder), "val"), batch.seq_len)
         return score_model(self.model, tokens, self.table, batch, self.gang)
+
+    def _octaves_off(self, export: ExportSettings) -> float:
+        """How far a size is from the cap, in powers of two."""
+        return abs(math.log2(self.sizes.smallest(export) / self.max_bytes))
 
     def _slope(self, near: list[Tried]) -> float:
         """Bits per byte that one byte more is worth between the ends of the front of some settings; at most 0."""

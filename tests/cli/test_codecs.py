@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from golfray.cli.exit_codes import ENVIRONMENT
+from golfray.cli.main import app
 from golfray.cli.wiring import check_codecs
 from golfray.config.resolve import resolve
 from golfray.core.codec import CodecMissing
@@ -48,6 +49,21 @@ def test_every_codec_that_a_space_may_try(without_brotli: None, tmp_path: pathli
         check_codecs(load_space(tmp_path / "space.yaml", has_gpu=False))
     (tmp_path / "space.yaml").write_text(SPACE.replace(", brotli", ""))
     check_codecs(load_space(tmp_path / "space.yaml", has_gpu=False))
+
+
+def test_every_codec_of_a_search(without_brotli: None, tmp_path: pathlib.Path) -> None:
+    searched = {"export.format": "flat", "export.search": 200}
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
+        check_codecs(config_of(**searched))
+
+
+@pytest.mark.parametrize("how", [["--search"], ["--set=export.format=flat", "--set=export.codec=brotli"]])
+def test_an_export_ends_before_it_begins(without_brotli: None, trained_folder, tmp_path, how: list[str]) -> None:
+    command = ["export", str(trained_folder), "--out", str(tmp_path / "out"), *how]
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli") as error:
+        app(args=command, prog_name="golfray", standalone_mode=False)
+    assert error.value.exit_code == ENVIRONMENT
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:

@@ -287,9 +287,9 @@ def test_set_on_a_knob_is_refused(space_at) -> None:
 def test_limits_are_the_defaults_where_nothing_is_said(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     assert space_at(text).limits == PhaseLimits()
-    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, calibrate: 7, export: 8, score: 9, "
-    phases += "sliding: 10}"
-    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10)
+    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, calibrate: 7, search: 8, "
+    phases += "export: 9, score: 10, sliding: 11}"
+    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10, 11)
     assert space_at(text + "limits: {train: null, export: 7}\n").limits == PhaseLimits(export=7)
     with pytest.raises(ConfigError, match=r"limits\.start: must be a number, got null"):
         space_at(text + "limits: {start: null}\n")
