@@ -24,8 +24,9 @@ from golfray.core.gang import Gang, choose_device
 from golfray.core.model import build_model
 from golfray.core.runtime import choose_runtime
 from golfray.core.settings import ExportSettings, RunSettings, settings_from_dict
-from golfray.report.front_picture import front_picture, setting_words
+from golfray.report.front_picture import front_picture
 from golfray.sweep.export_reserve import reserve_tokens
+from golfray.sweep.export_result import export_words
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_search import SearchPlan, SearchResult, search_exports
 from golfray.sweep.export_sizes import with_codec
@@ -115,7 +116,7 @@ def main() -> None:
     chosen = found.chosen
     assert chosen is not None
     assert found.validation is not None
-    print(f"chosen: {chosen.bytes:,} bytes ({chosen.bytes / cap:.2%} of the cap): {setting_words(chosen)}")
+    print(f"chosen: {chosen.bytes:,} bytes ({chosen.bytes / cap:.2%} of the cap): {export_words(chosen.export)}")
     print(f"  {chosen.bits_per_byte:.5f} on the reserve, {found.validation.bits_per_byte:.5f} on validation")
     uniform(state, base, scorer, cap, chosen.export)
     grid(state, settings, steps, scorer, plan)

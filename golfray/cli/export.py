@@ -100,6 +100,8 @@ def _open(
             corpus = corpus_for(resolved)
             settings = dataclasses.replace(settings, data=corpus.settings())
             output.say(*([corpus.warning] if corpus.warning else []))
+    if settings.export.search is not None:
+        raise typer.BadParameter("export.search is a setting of training; this verb has --search and --tries")
     if search:
         settings = dataclasses.replace(settings, export=dataclasses.replace(settings.export, format="flat"))
     counted = packer.bytes_code(settings) if bytes_code is None else bytes_code

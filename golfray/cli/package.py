@@ -18,6 +18,9 @@ def pack(
     preset: str = PRESET,
     scale: str = SCALE,
     sets: list[str] = SETS,
+    settings: Path | None = typer.Option(
+        None, metavar="TRIAL/settings.json", help="Ship what a trial ran with, an export that was searched included."
+    ),
     *,
     output: Output,
 ) -> None:
@@ -25,12 +28,18 @@ def pack(
     from golfray.cli.wiring import resolve_configuration, run_settings
     from golfray.ship.packer import pack as pack_settings
     from golfray.ship.packer import write_packed
+    from golfray.ship.score_file import read_settings
 
-    config = resolve_configuration(preset, scale, sets).config
-    script = pack_settings(run_settings(config, None))
+    if settings is None:
+        packed = run_settings(resolve_configuration(preset, scale, sets).config, None)
+    elif sets:
+        raise typer.BadParameter("--settings has every setting already; leave --set out")
+    else:
+        packed = read_settings(settings)
+    script = pack_settings(packed)
     write_packed(file, script)
-    output.result(f"{file}: {script.bytes_code:,} bytes of code, of a cap of {config.cap_bytes:,}")
-    if not config.data.folder:
+    output.result(f"{file}: {script.bytes_code:,} bytes of code, of a cap of {packed.cap_bytes:,}")
+    if not packed.data.folder:
         output.say(
             "data.folder is empty: set it (--set data.folder=...), or give the script a settings file of its own"
         )
@@ -39,8 +48,8 @@ def pack(
         {
             "file": str(file),
             "bytes_code": script.bytes_code,
-            "cap_bytes": config.cap_bytes,
-            "data_folder": config.data.folder or None,
+            "cap_bytes": packed.cap_bytes,
+            "data_folder": packed.data.folder or None,
         },
     )
 

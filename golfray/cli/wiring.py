@@ -86,13 +86,14 @@ def run_settings(config: Config, corpus: Corpus | None) -> RunSettings:
 
 
 def check_codecs(over: Config | Space) -> None:
-    """Raise ``CodecMissing`` where a codec that some trial exports with is not installed here: before any trains."""
+    """Raise ``CodecMissing`` where a codec that some trial may export with is not installed: before any trains."""
     from golfray.config.schema import Config
     from golfray.core.codec import codec_module
+    from golfray.sweep.export_space import STRONGEST
     from golfray.sweep.knobs import Choice
 
     config, knobs = (over, ()) if isinstance(over, Config) else (over.base.config, over.knobs)
-    codecs: list[str] = [config.export.codec]
+    codecs: list[str] = [config.export.codec] if config.export.search is None else list(STRONGEST)
     for knob in knobs:
         if knob.path == "export.codec" and isinstance(knob.domain, Choice):
             codecs += map(str, knob.domain.choices)

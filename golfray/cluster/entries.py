@@ -1,4 +1,4 @@
-"""What runs a trial in a rank: the entry of core that its settings need, by name, since a lane is sent no functions."""
+"""What runs a trial in a rank: the entry that its settings need, by name, since a lane is sent no functions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ Run = Callable[..., dict[str, Any]]
 # What runs a trial, without and with the modules that only some settings need.
 _RUN_BASELINE = "golfray.core.trial:run_trial"
 _RUN_FRONTIER = "golfray.core.train_frontier:run_frontier_trial"
+# What searches the export as well. It does not ship: what ships has the export that was found.
+_RUN_SEARCHED = "golfray.sweep.searched_trial:run_searched_trial"
 
 
 def run_of(settings: RunSettings) -> str:
-    """What runs a trial of these settings, as "module:function"; golfray.ship.modules packs the same for them."""
+    """What runs a trial of these settings, as "module:function"; without a search it is what packs for them too."""
+    if settings.export.search is not None:
+        return _RUN_SEARCHED
     return _RUN_FRONTIER if beyond_baseline(settings) else _RUN_BASELINE
 
 

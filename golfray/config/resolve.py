@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from golfray.config import schema
 from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document, Position, parse_value, parse_yaml
+from golfray.config.rules import SEARCHED
 
 HasGpu = bool | Callable[[], bool]
 """Whether this machine has a GPU, or how to find out: asked only where ``scale: auto`` needs to know."""
@@ -207,7 +208,12 @@ def _merge(preset: str, scale: str, chosen: dict[str, str], layers: tuple[Layer,
         config = schema.Config.model_validate(nested)
     except ValidationError as error:
         raise _broken_rule(error, layers) from error
-    return Resolved(config, origins, layers)
+    resolved = Resolved(config, origins, layers)
+    if config.export.search is not None:
+        for path in resolved.overrides():
+            if path in SEARCHED:
+                raise resolved.error(path, "is what export.search chooses; leave it out, or set export.search to null")
+    return resolved
 
 
 def _broken_rule(error: ValidationError, layers: tuple[Layer, ...]) -> Exception:

@@ -200,7 +200,16 @@ _BITS = ("bits_attention", "bits_mlp", "bits_embedding", "bits_control", "bits_s
 _FLAT_ONLY = (
     *("codec", "shuffle", "bits_control", "bits_small", "clip_attention", "clip_mlp", "clip_embedding"),
     *("clip_k_attention", "clip_k_mlp", "clip_k_embedding", "clip_best_of", "group_size", "overrides"),
-    *("gptq", "gptq_batches", "gptq_damping", "gptq_reserve_seconds"),
+    *("gptq", "gptq_batches", "gptq_damping", "gptq_reserve_seconds", "search"),
+)
+
+# What export.search chooses: under it, nothing else may say anything of these.
+SEARCHED = tuple(
+    f"export.{name}"
+    for name in (
+        *(f"{setting}_{kind}" for setting in ("bits", "clip", "clip_k") for kind in _CLASSES),
+        *("scale_floor", "group_size", "codec", "codec_level", "shuffle"),
+    )
 )
 
 RULES = (

@@ -208,6 +208,8 @@ class Export(Section):
     """Share of the mean diagonal that is added to the diagonal of each Hessian."""
     gptq_reserve_seconds: Rate
     """Seconds before its end at which timed training stops, so that calibration lies within them; 0: none."""
+    search: Count | None
+    """Exports that are tried after training, of which the best that fits is the trial's; null: the one set here."""
 
 
 class Averaging(Section):

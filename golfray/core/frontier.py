@@ -56,7 +56,9 @@ class FrontierParts(Parts):
             self.artifact_name = FLAT_ARTIFACT
 
     def training_settings(self, settings: RunSettings) -> RunSettings:
-        """The settings, with the end that leaves time for calibration."""
+        """The settings, with the end that leaves time for calibration. Raises ``ValueError`` on what is not core's."""
+        if settings.export.search is not None:
+            raise ValueError("export.search is for golfray train and tune; without them set it to null")
         return dataclasses.replace(settings, stop=training_stop(settings))
 
     def begin(self, model: GPT) -> None:

@@ -95,7 +95,10 @@ class DataSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ExportSettings:
-    """How trained weights become bytes. The format "reference" (section 3.6) heeds the first eight, "flat" them all."""
+    """How trained weights become bytes. The format "reference" (section 3.6) heeds the first eight, "flat" them all.
+
+    ``search``: how many exports are tried after training, by what stands above core; nothing here acts on it.
+    """
 
     format: str = "reference"
     bits_attention: int = 8
@@ -122,6 +125,7 @@ class ExportSettings:
     gptq_batches: int = 16
     gptq_damping: float = 0.01
     gptq_reserve_seconds: float = 4.0
+    search: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

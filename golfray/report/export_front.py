@@ -37,6 +37,12 @@ def front_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def search_text(search: Mapping[str, Any]) -> str:
+    """What the search of a trial's export found, from the outcome's summary of it."""
+    front = f"{len(search['front'])} on the front, in front.json"
+    return f"export: the best that fits of {search['tried']} ({front}): {search['words']}"
+
+
 def class_text(export: Mapping[str, Any], kind: str) -> str:
     """How one class of tensors is stored, such as ``6 std k=12.85``."""
     bits, clip = export[f"bits_{kind}"], export[f"clip_{kind}"]

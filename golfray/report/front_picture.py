@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from golfray.sweep.export_result import SearchResult, Tried
+from golfray.sweep.export_result import SearchResult, Tried, export_words
 
 _WIDTH, _HEIGHT = 860, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 24, 64, 66
@@ -104,7 +104,7 @@ class _Axes:
 
     def dot(self, tried: Tried, color: str, radius: float) -> str:
         """One setting, which says itself when pointed at."""
-        told = f"{tried.bytes:,} bytes, {tried.bits_per_byte:.4f} bits per byte: {setting_words(tried)}"
+        told = f"{tried.bytes:,} bytes, {tried.bits_per_byte:.4f} bits per byte: {export_words(tried.export)}"
         return (
             f'<circle cx="{self.x(tried.bytes):.1f}" cy="{self.y(tried.added):.1f}" r="{radius}" '
             f'fill="{color}"><title>{html.escape(told)}</title></circle>'
@@ -129,18 +129,6 @@ class _Axes:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" fill="none" stroke="{_CHOSEN}" stroke-width="2"/>',
             _text(x + shift, y + down, told, anchor=anchor, color=_CHOSEN),
         ]
-
-
-def setting_words(tried: Tried) -> str:
-    """A setting in few words, such as "attention 4 bits std 3.1, ..., brotli shuffled, GPTQ"."""
-    export, words = tried.export, []
-    for kind in ("attention", "mlp", "embedding"):
-        bits, clip = getattr(export, f"bits_{kind}"), getattr(export, f"clip_{kind}")
-        k = f" {getattr(export, f'clip_k_{kind}'):.4g}" if clip == "std" else ""
-        words.append(f"{kind} {bits} bits" + (f" {clip}{k}" if bits <= 8 else ""))
-    words.append(export.codec + (" shuffled" if export.shuffle else ""))
-    words += ["GPTQ"] * export.gptq + [f"groups of {export.group_size}"] * bool(export.group_size)
-    return ", ".join(words)
 
 
 def round_values(low: float, high: float, about: int) -> list[float]:

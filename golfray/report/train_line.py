@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from golfray.report.export_front import search_text
 from golfray.report.live_display import LiveDisplay
 from golfray.report.numbers import (
     KIND_STYLE,
@@ -108,6 +109,8 @@ def print_result(outcome: Outcome, folder: Path, console: Console, warning: str 
         )
     if "bpb/live" in metrics:
         lines.append(Text(f"averaged weights are exported; the live ones had {bpb_text(metrics['bpb/live'])}"))
+    if outcome.search is not None:
+        lines.append(line(search_text(outcome.search)))
     if "sliding/scored_share" in metrics:
         lines.append(Text(sliding_text(metrics)))
     if "bytes/total" in metrics:

@@ -11,6 +11,7 @@ from typing import Any
 from golfray.config.resolve import resolve
 from golfray.config.sizes import size_text
 from golfray.report.documents import running_entry, trial_entry
+from golfray.report.export_front import search_text
 from golfray.report.lookup import FoundTrial
 from golfray.report.numbers import knob_paths, outcome_text, seconds_text, value_text
 from golfray.report.progress import position_of
@@ -95,6 +96,8 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
         lines.append(f"  error: {outcome.error}")
     if outcome.phases:
         lines.append("  phases: " + ", ".join(f"{name} {seconds_text(took)}" for name, took in outcome.phases.items()))
+    if outcome.search is not None:
+        lines.append(f"  {search_text(outcome.search)}")
     lines += _curve_lines(attempt)
     if outcome.metrics:
         wide = max(map(len, outcome.metrics))

@@ -15,11 +15,14 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.artifact import write_atomically
+from golfray.core.codec import codec_module
+from golfray.core.frontier import FrontierParts
+from golfray.core.gang import join_gang
 from golfray.core.settings import RunSettings
 from golfray.ship.export_source import SETTINGS_NAME
-from golfray.ship.export_stages import ARTIFACT_NAMES, EXPORT_NAME, SCORE_NAME, ExportFolder
+from golfray.ship.export_stages import EXPORT_NAME, SCORE_NAME, ExportFolder
 from golfray.ship.foreign_checkpoint import Checkpoint, CheckpointError
-from golfray.ship.score_file import ScoredFile, ScoreError
+from golfray.ship.score_file import ScoredFile, ScoreError, further_metrics
 from golfray.sweep.export_search import SearchPlan, SearchResult, search_exports
 
 SEARCH_NAME = "search.json"
@@ -32,13 +35,15 @@ class SearchFolder:
 
     ``settings``: under which the rest is exported and scored; what they say of the settings that a search varies is not
     used. ``steps``: that the checkpoint was trained for, None where it is not known. Raises ``ConfigError`` where the
-    folder is there already and of anything else.
+    folder is there already and of anything else, ``CodecMissing`` where a codec of the plan is not installed.
     """
 
     def __init__(
         self, folder: Path, checkpoint: Checkpoint, settings: RunSettings, plan: SearchPlan, steps: int | None
     ) -> None:
         self.folder, self.checkpoint, self.settings, self.plan, self.steps = folder, checkpoint, settings, plan, steps
+        for codec in plan.space.codecs:
+            codec_module(codec)
         asked = {
             "checkpoint_sha256": checkpoint.sha256,
             "steps": steps,
@@ -61,8 +66,7 @@ class SearchFolder:
 
         That is the result without the artifact, and "export": the :class:`Exported` of the setting chosen, None where
         nothing fits. ``draw`` makes the picture; ``say`` hears a line a stage. Raises :class:`CheckpointError` for
-        weights that cannot be exported, :class:`ScoreError` for data that are not there, ``ImportError`` for a codec
-        that is not installed.
+        weights that cannot be exported, :class:`ScoreError` for data that are not there.
         """
         path = self.folder / FRONT_NAME
         if path.exists():
@@ -92,9 +96,10 @@ class SearchFolder:
         """Leave the setting chosen as an export with its score; what an unfinished search left is not in its way."""
         if result.chosen is None or result.validation is None:
             return None
-        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME, PICTURE_NAME, *ARTIFACT_NAMES.values()):
-            (self.folder / name).unlink(missing_ok=True)
         chosen = dataclasses.replace(self.settings, export=result.chosen.export)
+        artifact = FrontierParts(chosen, join_gang("cpu")).artifact_name
+        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME, PICTURE_NAME, artifact):
+            (self.folder / name).unlink(missing_ok=True)
         folder = ExportFolder(self.folder, self.checkpoint, chosen, beside=(SEARCH_NAME,))
         exported = folder.keep(result.artifact, seconds)
         score = result.validation
@@ -107,6 +112,7 @@ class SearchFolder:
                 bytes_code=exported.bytes_code,
                 bytes_model=exported.bytes_model,
                 cap_bytes=exported.cap_bytes,
+                metrics=further_metrics(folder.artifact, chosen),
             )
         )
         return exported.document()

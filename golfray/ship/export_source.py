@@ -15,7 +15,7 @@ from golfray.ship.score_file import read_settings
 SETTINGS_NAME = "settings.json"
 
 # What can change after training, and what says where and on what the result is computed and how much may ship.
-_AFTER_TRAINING = ("export.", "ship.", "data.", "runtime.", "cap_bytes", "batch.val_tokens")
+_AFTER_TRAINING = ("export.", "evaluation.", "ship.", "data.", "runtime.", "cap_bytes", "batch.val_tokens")
 # What the weights of a model that was trained elsewhere do not tell.
 _OF_FOREIGN = ("model.", "batch.seq_len")
 

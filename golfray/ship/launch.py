@@ -19,6 +19,7 @@ from golfray.ship.modules import recipe_of
 LOG_NAME = "train.log"
 _KEPT_LINES = 30
 _END_SECONDS = 15.0
+_SEARCHED = "golfray.sweep.searched_trial"
 
 
 class LaunchError(Exception):
@@ -48,7 +49,7 @@ def run_under_torchrun(
     folder.mkdir(parents=True)
     settings_file = folder / "settings.json"
     settings_file.write_text(settings_to_json(settings), encoding="utf-8")
-    command = [sys.executable, "-u", "-m", recipe_of(settings).entry, str(settings_file), str(folder)]
+    command = [sys.executable, "-u", "-m", entry_of(settings), str(settings_file), str(folder)]
     if workers > 1:
         command[2:3] = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={workers}", "-m"]
     # Ranks on one machine talk over loopback only.
@@ -92,6 +93,11 @@ def run_under_torchrun(
         )
     result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     return result
+
+
+def entry_of(settings: RunSettings) -> str:
+    """The module that runs a trial of these settings: that of what ships, or the one that searches its export."""
+    return _SEARCHED if settings.export.search is not None else recipe_of(settings).entry
 
 
 def threads_per_rank(settings: RunSettings) -> int:

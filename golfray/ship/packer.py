@@ -72,8 +72,13 @@ def pack(settings: RunSettings, recipe: Recipe | None = None) -> PackedScript:
     The plain form is the same bytes wherever and whenever it is made; the compressed one wherever liblzma encodes
     alike, which only a release of it may change. A ``settings.bytes_code`` of 0 is filled in. Raises
     :class:`PackError` where it is another number than the script's length (the code has changed since), where the
-    settings do not fit, and where the modules cannot become one script.
+    settings do not fit or ask for a search, and where the modules cannot become one script.
     """
+    if settings.export.search is not None:
+        raise PackError(
+            "export.search is done after training, by golfray; what ships is one export: that of the settings.json of "
+            "a trial which was searched, or the one that is set where export.search is null"
+        )
     recipe = recipe or recipe_of(settings)
     names, imports, code = join_modules(recipe)
     before, after = around_settings(imports, code, settings.ship.source)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer
 from golfray.config.schema import Config
-from golfray.core.settings import RunSettings, settings_from_dict
+from golfray.core.settings import AveragingSettings, ExportSettings, RunSettings, settings_from_dict
+
+if TYPE_CHECKING:
+    from golfray.core.score import Score
 
 # No trial writes more: the one is a billion parameters, the other many times a whole configuration.
 _LARGEST_ARTIFACT = 2**30
@@ -27,7 +30,10 @@ class ScoreError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ScoredFile:
-    """What an artifact is worth: bits per byte, nats per token over ``tokens`` and ``text_bytes``, and its size."""
+    """What an artifact is worth: bits per byte, nats per token over ``tokens`` and ``text_bytes``, and its size.
+
+    ``metrics``: what the settings have measured besides, under a trial's names: ``bpb/sliding`` and its like.
+    """
 
     bits_per_byte: float
     loss: float
@@ -36,6 +42,7 @@ class ScoredFile:
     bytes_code: int
     bytes_model: int
     cap_bytes: int
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def fits(self) -> bool:
@@ -51,8 +58,18 @@ class ScoredFile:
         return [
             f"bpb/roundtrip {self.bits_per_byte:.5f}  val_loss/roundtrip {self.loss:.5f} "
             f"({self.tokens:,} tokens, {self.text_bytes:,} bytes)",
+            *self._sliding_lines(),
             f"bytes/total {total:,} = {code} + model {self.bytes_model:,} of a cap of {self.cap_bytes:,}: {verdict}",
         ]
+
+    def _sliding_lines(self) -> list[str]:
+        share = self.metrics.get("sliding/scored_share")
+        if share is None:
+            return []
+        if "bpb/sliding" not in self.metrics:
+            return [f"bpb/sliding none: evaluation.sliding_seconds were over at {share:.0%} of the text"]
+        bpb, loss = (self.metrics[f"{name}/sliding"] for name in ("bpb", "val_loss"))
+        return [f"bpb/sliding {bpb:.5f}  val_loss/sliding {loss:.5f}"]
 
 
 def score_file(artifact: Path, settings_path: Path | None, data: Path | None, tokenizer: Path | None) -> ScoredFile:
@@ -114,35 +131,19 @@ def _check_settings(values: dict[str, Any]) -> None:
         raise ValueError(error.errors()[0]["msg"]) from error
 
 
-def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
-    from golfray.core.byte_table import load_byte_table
-    from golfray.core.gang import join_gang
-    from golfray.core.model import build_model
-    from golfray.core.runtime import choose_runtime, prepare_device
-    from golfray.core.score import score_model
-    from golfray.core.shards import list_shards, load_validation_tokens
-    from golfray.ship.foreign_artifact import foreign_state
+def further_metrics(artifact: Path, settings: RunSettings) -> dict[str, float]:
+    """What the settings have measured of an artifact besides its score; nothing where they ask for nothing.
 
-    gang = join_gang(settings.runtime.device)
-    dtype = choose_runtime(settings, gang).dtype
-    prepare_device(gang, dtype)
-    try:
-        state = foreign_state(content, settings.model)
-    except ValueError as error:
-        raise ScoreError(f"{artifact}: {error}") from error
-    model = build_model(settings.model, dtype, gang.device)
-    model.load_state_dict(state)
-    try:
-        tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)
-    except (OSError, ValueError) as error:
-        raise ScoreError(f"{error}; give the validation data with --data and --tokenizer") from error
-    try:
-        table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ScoreError(
-            f"{settings.data.tokenizer}: no tokenizer of this model: {error}; give the shards' own with --tokenizer"
-        ) from error
-    score = score_model(model, tokens, table, settings.batch, gang)
+    Raises :class:`ScoreError` as :func:`score_file` does.
+    """
+    if settings.evaluation.sliding_stride is None:
+        return {}
+    return _Loaded(artifact, _read(artifact, _LARGEST_ARTIFACT), settings).further()
+
+
+def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
+    loaded = _Loaded(artifact, content, settings)
+    score = loaded.score()
     return ScoredFile(
         bits_per_byte=score.bits_per_byte,
         loss=score.loss,
@@ -151,4 +152,51 @@ def _score(artifact: Path, content: bytes, settings: RunSettings) -> ScoredFile:
         bytes_code=settings.bytes_code,
         bytes_model=len(content),
         cap_bytes=settings.cap_bytes,
+        metrics=loaded.further(),
     )
+
+
+class _Loaded:
+    """An artifact's model on this machine's device, and what it is scored on."""
+
+    def __init__(self, artifact: Path, content: bytes, settings: RunSettings) -> None:
+        from golfray.core.byte_table import load_byte_table
+        from golfray.core.gang import join_gang
+        from golfray.core.model import build_model
+        from golfray.core.runtime import choose_runtime, prepare_device
+        from golfray.core.shards import list_shards, load_validation_tokens
+        from golfray.ship.foreign_artifact import foreign_state
+
+        self.settings, self.gang = settings, join_gang(settings.runtime.device)
+        dtype = choose_runtime(settings, self.gang).dtype
+        prepare_device(self.gang, dtype)
+        try:
+            state = foreign_state(content, settings.model)
+        except ValueError as error:
+            raise ScoreError(f"{artifact}: {error}") from error
+        self.model = build_model(settings.model, dtype, self.gang.device)
+        self.model.load_state_dict(state)
+        try:
+            self.tokens = load_validation_tokens(list_shards(Path(settings.data.folder), "val"), settings.batch.seq_len)
+        except (OSError, ValueError) as error:
+            raise ScoreError(f"{error}; give the validation data with --data and --tokenizer") from error
+        try:
+            self.table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ScoreError(
+                f"{settings.data.tokenizer}: no tokenizer of this model: {error}; give the shards' own with --tokenizer"
+            ) from error
+
+    def score(self) -> Score:
+        from golfray.core.score import score_model
+
+        return score_model(self.model, self.tokens, self.table, self.settings.batch, self.gang)
+
+    def further(self) -> dict[str, float]:
+        """As a trial does it; the export is done, so its codec is none of this."""
+        from golfray.core.frontier import FrontierParts
+
+        plain = dataclasses.replace(self.settings, export=ExportSettings(), averaging=AveragingSettings())
+        parts = FrontierParts(plain, self.gang)
+        parts.begin(self.model)
+        return parts.evaluate(self.tokens, self.table, lambda phase: None)

@@ -15,6 +15,8 @@ from typing import Any
 from golfray.core.frontier import training_stop
 from golfray.core.settings import RunSettings
 from golfray.sweep.compile_cache import cache_folder, compiled_before
+from golfray.sweep.export_search import SearchPlan
+from golfray.sweep.export_space import ExportSpace
 from golfray.sweep.rehearsal import rehearse
 from golfray.sweep.size import parameter_shapes
 from golfray.sweep.space import Space
@@ -31,6 +33,8 @@ COMPILE_AGAIN_S = 0.8
 BUILD_S = 0.1
 REPORT_S = 0.008
 EXPORT_S_PER_PARAMETER = 1.2e-7
+# Quantizing and compressing of a search of 200 settings, on one CPU.
+SEARCH_S_PER_PARAMETER = 9e-5
 
 # How much faster a compiled step is: 1.29 times on two ranks, 1.46 times on one.
 COMPILED_SPEEDUP = 1.35
@@ -199,6 +203,7 @@ def _costs(work: Work, step_s: float, score_s: float, slowdown: float, sources: 
         # Live weights are scored too, where others are exported.
         "validate": score_s * (1 if settings.averaging.method == "none" else 2),
         **({"calibrate": _calibrate_s(work, score_s)} if settings.export.gptq else {}),
+        **({"search": _search_s(work, score_s, slowdown)} if settings.export.search is not None else {}),
         "export": EXPORT_S_PER_PARAMETER * work.parameters * slowdown,
         "score": score_s,
     }
@@ -223,3 +228,12 @@ def _calibrate_s(work: Work, score_s: float) -> float:
     batch = work.settings.batch
     tokens = work.settings.export.gptq_batches * batch.tokens / batch.slices
     return 2 * tokens * score_s * work.workers / work.val_tokens
+
+
+def _search_s(work: Work, score_s: float, slowdown: float) -> float:
+    """Rank 0 scores alone; its codecs have the cores of the other ranks as well."""
+    export, tries = work.settings.export, work.settings.export.search or 0
+    plan = SearchPlan(ExportSpace(gptq=(False, True) if export.gptq else (False,)), settings=tries)
+    tokens = plan.scored_sequences() * work.settings.batch.seq_len
+    scoring_s = tokens * score_s * work.workers / work.val_tokens
+    return scoring_s + SEARCH_S_PER_PARAMETER * work.parameters * slowdown * tries / 200 / work.workers

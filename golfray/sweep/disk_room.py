@@ -29,6 +29,8 @@ MIB = 1024 * 1024
 _EVENTS_A_POINT, _CURVE_A_POINT, _MLFLOW_A_POINT = 330, 250, 1_800
 _EVENTS_A_TRIAL, _FILES_A_TRIAL, _MLFLOW_A_TRIAL = 8_000, 24_000, 25_000
 _RANK_LOG = 40_000
+# Of a search: its front, whole in a file and in short in the event log.
+_FRONT = 60_000
 _MLFLOW_EMPTY = 1_300_000
 _RAY, _RAY_A_TRIAL = 1_000_000, 35_000
 # Ray's session and its spilled objects, and what torch compiles.
@@ -114,6 +116,7 @@ def disk_need(settings: RunSettings, attempts: int, workers: int, *, own_store: 
         "curves and logs": _FILES_A_TRIAL
         + _RANK_LOG * workers
         + _EVENTS_A_TRIAL
+        + (_FRONT if settings.export.search is not None else 0)
         + (_EVENTS_A_POINT + _CURVE_A_POINT) * points,
         "Ray's logs": _RAY_A_TRIAL,
     }

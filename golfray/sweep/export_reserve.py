@@ -19,8 +19,8 @@ _SPREAD = 4
 class Reserve:
     """``tokens``: uint16 (sequences, seq_len + 1), in an order of which every beginning is spread over the whole.
 
-    ``calibration``: int64 batches (sequences, seq_len). ``trained_on``: whether the run may have learned the tokens.
-    ``description``: the same for a person.
+    ``calibration``: int64 micro-batches (sequences, seq_len), those of a trial; none where nothing calibrates.
+    ``trained_on``: whether the run may have learned the tokens. ``description``: the same for a person.
     """
 
     tokens: numpy.ndarray
@@ -29,34 +29,42 @@ class Reserve:
     description: str
 
 
-def reserve_tokens(settings: RunSettings, steps: int | None, sequences: int, seed: int) -> Reserve:
+def reserve_tokens(
+    settings: RunSettings, steps: int | None, sequences: int, seed: int, *, calibrates: bool = True
+) -> Reserve:
     """Tokens that the run of ``settings`` did not reach in ``steps`` steps, where there are enough of them.
 
     Enough is a quarter of ``sequences``; what is not enough, or unknown because ``steps`` is None, makes the slice come
-    from the whole stream, and the description says so. Calibration takes what the run has learned, its beginning, as
-    it does inside the clock. Raises ``FileNotFoundError`` or ``ValueError`` where the shards are missing, damaged or
-    shorter than one sequence.
+    from the whole stream, and the description says so. Where something ``calibrates``, it takes the first
+    ``export.gptq_batches`` micro-batches, as a trial does inside the clock, and the slice lies behind them. Raises
+    ``FileNotFoundError`` or ``ValueError`` where the shards are missing, damaged or too short for both.
     """
     batch, folder = settings.batch, Path(settings.data.folder)
     stream = TokenStream(list_shards(folder, "train"))
     width, total = batch.seq_len + 1, stream.total_tokens
-    if total < 2 * width:
-        raise ValueError(f"{folder}: {total} training tokens are too few to reserve sequences of {batch.seq_len}")
     # A slice is read with one token more than it has, which is its last target.
     slice_tokens = batch.tokens // batch.slices
-    reached = total if steps is None else steps * batch.slices * (slice_tokens + 1)
+    numbers = range(settings.export.gptq_batches if calibrates else 0)
+    calibrated = len(numbers) * (slice_tokens + 1)
+    places = (total - calibrated) // width
+    if places < 2:
+        raise ValueError(
+            f"{folder}: {total} training tokens are too few to reserve sequences of {batch.seq_len}"
+            + (f" behind the {calibrated} that calibrate GPTQ; lower export.gptq_batches" if calibrates else "")
+        )
+    reached = total if steps is None else max(steps * batch.slices * (slice_tokens + 1), calibrated)
     left = max(total - reached, 0) // width
     if 4 * left >= sequences:
         first, trained_on = reached, False
         found = _spread(left, min(sequences, left), seed)
         what = f"{len(found)} sequences of {batch.seq_len} training tokens that the run did not reach"
     else:
-        first, trained_on = 0, True
-        found = _spread(total // width, min(sequences, max(total // width // 2, 1)), seed)
+        first, trained_on = calibrated, True
+        found = _spread(places, min(sequences, places), seed)
         why = "how far the run read is not known" if steps is None else f"it left {left} sequences unread"
         what = f"{len(found)} sequences of {batch.seq_len} training tokens that may have been trained on: {why}"
     tokens = numpy.stack([stream.read(first + int(place) * width, width) for place in found]).astype(numpy.uint16)
-    calibration = _calibration(stream, settings, first, set(found.tolist()) if trained_on else set())
+    calibration = [stream.slice_batch(number, slice_tokens, batch.seq_len)[0] for number in numbers]
     return Reserve(tokens, calibration, trained_on, what)
 
 
@@ -67,13 +75,3 @@ def _spread(places: int, wanted: int, seed: int) -> numpy.ndarray:
     within = random.uniform(0, 1, wanted) if places >= _SPREAD * wanted else numpy.zeros(wanted)
     found = (edges[:-1] + within * (edges[1:] - edges[:-1])).astype(numpy.int64)
     return random.permutation(found)
-
-
-def _calibration(stream: TokenStream, settings: RunSettings, first: int, taken: set[int]) -> list[torch.Tensor]:
-    """``export.gptq_batches`` micro-batches from the beginning of the stream, without sequences that are reserved."""
-    width, slice_tokens = settings.batch.seq_len + 1, settings.batch.tokens // settings.batch.slices
-    at_once = max(slice_tokens // settings.batch.seq_len, 1)
-    end = first // width if first else stream.total_tokens // width
-    free = [place for place in range(max(end, 1)) if place not in taken][: at_once * settings.export.gptq_batches]
-    rows = [torch.from_numpy(stream.read(place * width, width - 1)) for place in free]
-    return [torch.stack(rows[start : start + at_once]) for start in range(0, len(rows), at_once)]

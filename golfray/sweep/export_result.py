@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from golfray.core.score import Score
 from golfray.core.settings import ExportSettings
+from golfray.sweep.export_space import CLASSES
+
+if TYPE_CHECKING:
+    from golfray.core.score import Score
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +38,10 @@ class SearchResult:
 
     ``tried``: every setting, by rising bytes. ``sequences``: length of the reserved slice; ``reserve``: which tokens it
     has, and ``trained_on`` whether the run may have learned them. ``unquantized``: bits per byte of the float weights
-    on it. ``chosen``: the best at or under ``max_bytes``, None where nothing fits; ``artifact``: its bytes;
-    ``validation``: its score on the validation tokens, the only thing that was computed on them. ``landing``: how near
-    to the cap k was turned. ``predictions``: largest error of a predicted size by codec, as a share. ``seconds``: by
-    stage.
+    on it. ``chosen``: the best at or under ``max_bytes``, None where nothing fits; ``artifact``: its bytes, or where
+    nothing fits those of the smallest; ``validation``: the score of the one chosen on the validation tokens, the only
+    thing that was computed on them, None where it was not asked for. ``landing``: how near to the cap k was turned.
+    ``predictions``: largest error of a predicted size by codec, as a share. ``seconds``: by stage.
     """
 
     tried: tuple[Tried, ...]
@@ -54,6 +57,11 @@ class SearchResult:
     predictions: dict[str, float]
     seconds: dict[str, float]
 
+    @property
+    def exported(self) -> Tried:
+        """What ``artifact`` is: the setting chosen, or where nothing fits the smallest of the front."""
+        return self.chosen or self.front()[0]
+
     def front(self) -> list[Tried]:
         """The settings that no other beats in both, by rising bytes; of those measured and scored on the whole slice.
 
@@ -65,6 +73,29 @@ class SearchResult:
         """The best of the front at or under ``most_bytes``; None where none is that small."""
         fitting = [tried for tried in self.front() if tried.bytes <= most_bytes]
         return fitting[-1] if fitting else None
+
+    def summary(self) -> dict[str, Any]:
+        """What an event log keeps: the setting that is exported, also in words, and for the front what differs."""
+        export = dataclasses.asdict(self.exported.export)
+        return {
+            "tried": len(self.tried),
+            "reserve": self.reserve,
+            "unquantized": self.unquantized,
+            "landing": self.landing,
+            "words": export_words(self.exported.export),
+            "export": export,
+            "bits_per_byte": self.exported.bits_per_byte,
+            "front": [
+                {
+                    "bytes": each.bytes,
+                    "bits_per_byte": each.bits_per_byte,
+                    "export": {
+                        name: value for name, value in dataclasses.asdict(each.export).items() if value != export[name]
+                    },
+                }
+                for each in self.front()
+            ],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: plain lists, numbers and texts. The artifact is left out, and named by its size."""
@@ -80,6 +111,18 @@ class SearchResult:
             "prediction_errors": self.predictions,
             "seconds": self.seconds,
         }
+
+
+def export_words(export: ExportSettings) -> str:
+    """An export in few words, such as "attention 4 bits std 3.1, ..., brotli shuffled, GPTQ"."""
+    words = []
+    for kind in CLASSES:
+        bits, clip = getattr(export, f"bits_{kind}"), getattr(export, f"clip_{kind}")
+        k = f" {getattr(export, f'clip_k_{kind}'):.4g}" if clip == "std" else ""
+        words.append(f"{kind} {bits} bits" + (f" {clip}{k}" if bits <= 8 else ""))
+    words.append(export.codec + (" shuffled" if export.shuffle else ""))
+    words += ["GPTQ"] * export.gptq + [f"groups of {export.group_size}"] * bool(export.group_size)
+    return ", ".join(words)
 
 
 def front_of(tried: tuple[Tried, ...] | list[Tried], sequences: int) -> list[Tried]:

@@ -33,12 +33,13 @@ from golfray.sweep.export_reserve import reserve_tokens
 from golfray.sweep.export_result import SearchResult, Tried, front_of
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_sizes import ExportSizes
-from golfray.sweep.export_space import CLASSES, ExportSpace, base_export
+from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_choices
 from golfray.sweep.export_tensors import ExportTensors
 
 _ANCHORS = 4
 _LANDINGS = 2
 _LANDING_WINDOW = (0.85, 1.15)
+_FARTHEST = 1.5
 # Matrices of smaller models are multiplied faster by one thread than shared out to several.
 _ONE_THREAD_BELOW = 4_000_000
 
@@ -63,6 +64,35 @@ class SearchPlan:
                 f"export.search needs settings >= 1 and sequences >= 2, got {self.settings} and {self.sequences}"
             )
 
+    def scored_sequences(self) -> int:
+        """How many sequences are scored in all, about: of choices of single classes, then in the rounds of a race."""
+        rounds = plan_rounds(self.settings, self.sequences)
+        probes = [
+            choice for v in self.space.variants() for kind in CLASSES for choice in class_choices(self.space, kind, v)
+        ]
+        before, raced = 0, 0
+        for each in rounds:
+            raced += each.places * (each.sequences - before)
+            before = each.sequences
+        return len(probes) * rounds[0].sequences + raced + (_LANDINGS + 1) * self.sequences
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where a search runs, and what the run that it is part of has already; by default it is alone on this machine.
+
+    ``device``: None: the one that the settings mean. ``threads``: that compress side by side, None: as many as there
+    are cores. ``hessians``: what GPTQ needs, None: collected where it is tried. ``validates``: whether the setting
+    chosen is scored on validation; a trial does so itself. ``pulse`` is called every few seconds at most, for whoever
+    waits.
+    """
+
+    device: torch.device | None = None
+    threads: int | None = None
+    hessians: dict[str, torch.Tensor] | None = None
+    validates: bool = True
+    pulse: Callable[[], None] = lambda: None
+
 
 def search_exports(
     state: dict[str, torch.Tensor],
@@ -73,6 +103,7 @@ def search_exports(
     plan: SearchPlan | None = None,
     candidates: Sequence[ExportSettings] | None = None,
     tell: Callable[[str], None] | None = None,
+    site: Site | None = None,
 ) -> SearchResult:
     """Search the export of a trained state dict of the model that ``settings.model`` describes, in one process.
 
@@ -80,7 +111,8 @@ def search_exports(
     (keep_float_max_numel, bits_small, bits_control, scale_floor, clip_quantile, clip_best_of, overrides, gptq_batches,
     gptq_damping). ``steps``: optimizer steps that the run made, which tells what training tokens it did not reach;
     None: not known. ``max_bytes``: of the artifact, that is cap less code. ``candidates``: race exactly these instead
-    of what the space proposes; their codec is still chosen by the space. ``tell`` hears a line a stage.
+    of what the space proposes; their codec is still chosen by the space. ``tell`` hears a line a stage. ``site``: None:
+    alone on this machine.
 
     Raises ``ValueError`` on weights that are not finite or are not the model's, and on data too short to reserve from;
     ``FileNotFoundError`` where shards or tokenizer are missing; ``ImportError`` naming a codec that is not installed.
@@ -89,9 +121,10 @@ def search_exports(
         raise ValueError(f"max_bytes must be at least 1, got {max_bytes}: the code alone fills the cap")
     parameters = sum(tensor.numel() for tensor in state.values())
     with _threads(1 if parameters < _ONE_THREAD_BELOW else torch.get_num_threads()):
-        return _Search(state, settings, steps, max_bytes, plan or SearchPlan(), tell or (lambda line: None)).run(
-            candidates
+        search = _Search(
+            state, settings, steps, max_bytes, plan or SearchPlan(), tell or (lambda line: None), site or Site()
         )
+        return search.run(candidates)
 
 
 @contextmanager
@@ -113,11 +146,12 @@ class _Search:
         max_bytes: int,
         plan: SearchPlan,
         tell: Callable[[str], None],
+        site: Site,
     ) -> None:
-        self.settings, self.max_bytes, self.plan, self.tell = settings, max_bytes, plan, tell
+        self.settings, self.max_bytes, self.plan, self.tell, self.site = settings, max_bytes, plan, tell, site
         self.seconds: dict[str, float] = {}
         self.mark = time.perf_counter()
-        self.gang = Gang(0, 1, choose_device(settings.runtime.device, 0))
+        self.gang = Gang(0, 1, site.device or choose_device(settings.runtime.device, 0))
         dtype = choose_runtime(settings, self.gang).dtype
         prepare_device(self.gang, dtype)
         with torch.random.fork_rng(devices=[]):
@@ -125,10 +159,10 @@ class _Search:
         self.model.load_state_dict(state)
         self.state = {name: tensor.detach() for name, tensor in state.items()}
         self.table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
-        self.reserve = reserve_tokens(settings, steps, plan.sequences, plan.seed)
+        self.reserve = reserve_tokens(settings, steps, plan.sequences, plan.seed, calibrates=True in plan.space.gptq)
         self.scorer = ReserveScorer(self.model, self.state, self.reserve.tokens, self.table)
         self.tensors = ExportTensors(self.state, self.collect)
-        self.sizes = ExportSizes(self.tensors, plan.space.codecs, plan.space.shuffles)
+        self.sizes = ExportSizes(self.tensors, plan.space.codecs, plan.space.shuffles, site.threads, site.pulse)
         self.nats: dict[ExportSettings, numpy.ndarray] = {}
         self.float_nats = self.scorer.nats({}, 0, self.scorer.sequences)
         self.landed: set[ExportSettings] = set()
@@ -167,8 +201,9 @@ class _Search:
         tried = [self.tried(export) for export in self.nats]
         front = [each for each in front_of(tried, self.scorer.sequences) if each.bytes <= self.max_bytes]
         chosen = front[-1] if front else None
-        artifact = self.artifact(chosen) if chosen else b""
-        validation = self.validate(artifact) if chosen else None
+        smallest = front_of(tried, self.scorer.sequences)[0]
+        artifact = self.artifact(chosen or smallest)
+        validation = self.validate(artifact) if chosen and self.site.validates else None
         self.stage("validate", "nothing fits" if chosen is None else f"chosen: {chosen.bytes:,} bytes")
         return SearchResult(
             tried=tuple(sorted(tried, key=lambda each: (each.bytes, each.bits_per_byte))),
@@ -193,13 +228,14 @@ class _Search:
 
     def collect(self) -> dict[str, torch.Tensor]:
         """Hessians of the float weights on the calibration tokens."""
-        if not self.reserve.calibration:
-            raise ValueError("GPTQ needs training tokens beside the reserved ones; set export.search.gptq to [false]")
+        if self.site.hessians is not None:
+            return self.site.hessians
         self.model.load_state_dict(self.state)
         return collect_hessians(self.model, [batch.to(self.gang.device) for batch in self.reserve.calibration])
 
     def probe(self, kind: str, export: ExportSettings, sequences: int) -> tuple[float, float]:
         """Bytes of one class by entropy, and bits per byte with nothing but it quantized."""
+        self.site.pulse()
         nats = self.scorer.nats(self.tensors.restored((kind,), export), 0, sequences)
         return self.sizes.class_entropy(kind, export), self.scorer.bits_per_byte(nats)
 
@@ -224,6 +260,7 @@ class _Search:
         """Nats of the first sequences; those already known are not computed again."""
         known = self.nats.get(export, numpy.empty(0))
         if len(known) < sequences:
+            self.site.pulse()
             weights = self.tensors.restored(CLASSES, export)
             known = self.nats[export] = numpy.concatenate([known, self.scorer.nats(weights, len(known), sequences)])
         return known[:sequences]
@@ -255,7 +292,9 @@ class _Search:
         if not able:
             return "no finalist is clipped at deviations, so there is no k to turn"
         near = [export for export in able if low <= self.sizes.smallest(export) <= high]
-        near = near or [min(able, key=lambda export: abs(math.log(self.sizes.smallest(export) / self.max_bytes)))]
+        near = near or [min(able, key=self._octaves_off)]
+        if self._octaves_off(near[0]) > _FARTHEST:
+            return "no finalist is near enough to the cap to turn its k"
         slope = self._slope([self.tried(export) for export in near])
 
         def at_cap(export: ExportSettings) -> float:
@@ -301,6 +340,10 @@ class _Search:
         tokens = load_validation_tokens(list_shards(Path(self.settings.data.folder), "val"), batch.seq_len)
         return score_model(self.model, tokens, self.table, batch, self.gang)
 
+    def _octaves_off(self, export: ExportSettings) -> float:
+        """How far a size is from the cap, in powers of two."""
+        return abs(math.log2(self.sizes.smallest(export) / self.max_bytes))
+
     def _slope(self, near: list[Tried]) -> float:
         """Bits per byte that one byte more is worth between the ends of the front of some settings; at most 0."""
         front = front_of(near, self.scorer.sequences)
@@ -315,4 +358,4 @@ class _Search:
         return sum(self.state[name].numel() for name in changed) / 8
 
 
-__all__ = ["ExportSpace", "SearchPlan", "SearchResult", "Tried", "search_exports"]
+__all__ = ["ExportSpace", "SearchPlan", "SearchResult", "Site", "Tried", "search_exports"]

@@ -49,12 +49,22 @@ class Artifact:
 class ExportSizes:
     """Sizes of the exports of one checkpoint; each class and each artifact is compressed once under each codec.
 
-    ``codecs`` shrinks to those that have a chance. ``errors``: of predictions, as shares of what was then measured, by
+    ``codecs`` shrinks to those that have a chance. ``threads``: that compress side by side, None: as many as there are
+    cores; ``pulse`` is called as each is done. ``errors``: of predictions, as shares of what was then measured, by
     "entropy" (of the best codec) or codec (from classes).
     """
 
-    def __init__(self, tensors: ExportTensors, codecs: tuple[str, ...], shuffles: tuple[bool, ...]) -> None:
+    def __init__(
+        self,
+        tensors: ExportTensors,
+        codecs: tuple[str, ...],
+        shuffles: tuple[bool, ...],
+        threads: int | None = None,
+        pulse: Callable[[], None] = lambda: None,
+    ) -> None:
         self.tensors, self.codecs, self.shuffles = tensors, codecs, shuffles
+        self._threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        self._pulse = pulse
         self.errors: dict[str, list[float]] = {}
         self._anchors: list[tuple[float, float, str]] = []
         self._ratios: dict[str, list[float]] = {codec: [] for codec in codecs}
@@ -100,7 +110,7 @@ class ExportSizes:
         keys = dict.fromkeys(self.tensors.class_key(kind, export) for export in exports for kind in CLASSES)
         missing = [(key, codec) for key in keys for codec in self.codecs if (key, codec) not in self._classes]
         contents = [self._class_content(key, codec) for key, codec in missing]
-        self._classes.update(zip(missing, in_parallel(compressed_size, contents, missing), strict=True))
+        self._classes.update(zip(missing, self._in_parallel(compressed_size, contents, missing), strict=True))
 
     def smallest(self, export: ExportSettings) -> int:
         """Bytes under the best codec, as exactly as they are known. Before :meth:`learn` only what is made is known."""
@@ -152,7 +162,7 @@ class ExportSizes:
     def _seal_all(self, jobs: list[tuple[ExportSettings, str, bool]]) -> list[int]:
         """Make artifacts side by side; keeps the smallest of each export and returns the size of each."""
         contents = [self._content(export, codec) for export, codec, _ in jobs]
-        sealed = in_parallel(seal_job, contents, jobs)
+        sealed = self._in_parallel(seal_job, contents, jobs)
         for (export, codec, shuffle), content in zip(jobs, sealed, strict=True):
             best = self._artifacts.get(export)
             if best is None or len(content) < len(best.content):
@@ -196,11 +206,16 @@ class ExportSizes:
             self._digits[place] = chosen[key[0]]
         return self._digits[place]
 
-
-def in_parallel(work: Callable[[bytes, Job], Result], contents: list[bytes], jobs: list[Job]) -> list[Result]:
-    """``work(content, job)`` of each, in order, on as many threads as there are cores: codecs work without the GIL."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(work, contents, jobs))
+    def _in_parallel(
+        self, work: Callable[[bytes, Job], Result], contents: list[bytes], jobs: list[Job]
+    ) -> list[Result]:
+        """``work(content, job)`` of each, in order, side by side: codecs work without the interpreter's lock."""
+        done = []
+        with ThreadPoolExecutor(self._threads) as pool:
+            for result in pool.map(work, contents, jobs):
+                done.append(result)
+                self._pulse()
+        return done
 
 
 def compressed_size(content: bytes, job: tuple[object, str]) -> int:

@@ -77,8 +77,19 @@ class ExportSpace:
 
 
 def base_export(export: ExportSettings) -> ExportSettings:
-    """The settings that a search starts from: those given, in the flat format; the codec stands aside."""
-    return dataclasses.replace(export, format="flat", codec="zlib", codec_level=STRONGEST["zlib"], shuffle=False)
+    """The settings that a search starts from: those given, in the flat format; the codec stands aside.
+
+    Steps have no floor, which would overrule k.
+    """
+    return dataclasses.replace(
+        export,
+        format="flat",
+        codec="zlib",
+        codec_level=STRONGEST["zlib"],
+        shuffle=False,
+        scale_floor=0.0,
+        search=None,
+    )
 
 
 def class_choices(space: ExportSpace, kind: str, variant: Choice) -> list[Choice]:

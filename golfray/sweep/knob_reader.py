@@ -273,6 +273,8 @@ def why_not_searched(path: str) -> str | None:
         return "decides what a score means, so trials that differ in it cannot be compared; fix it"
     if path in _CODE_PATHS:
         return "decides which code ships, whose size is one number of a study; fix it"
+    if path == "export.search":
+        return "decides whether trials have the export of their point or the best of a search; fix it"
     if path == "model.vocab_size":
         return "belongs to the tokenizer, which is the same in every trial; fix it"
     return None

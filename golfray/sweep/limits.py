@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-PHASES = ("start", "data", "compile", "train", "validate", "calibrate", "export", "score", "sliding")
+PHASES = ("start", "data", "compile", "train", "validate", "calibrate", "search", "export", "score", "sliding")
 
 # Phases that only some trials have, and the setting that asks for them by being neither false nor null.
-OPTIONAL_PHASES = {"calibrate": "export.gptq", "sliding": "evaluation.sliding_stride"}
+OPTIONAL_PHASES = {
+    "calibrate": "export.gptq",
+    "search": "export.search",
+    "sliding": "evaluation.sliding_stride",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +32,7 @@ class PhaseLimits:
     progress: float = 180.0
     validate: float = 1800.0
     calibrate: float = 900.0
+    search: float = 3600.0
     export: float = 900.0
     score: float = 1800.0
     sliding: float | None = None

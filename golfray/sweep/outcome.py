@@ -27,7 +27,8 @@ class Outcome:
     ``metrics`` uses the names of design.md (``bpb/roundtrip``, ``bytes/total``, ...). ``artifact`` is the path of the
     compressed model relative to the attempt's folder, or None where none was written. ``error`` names a failure's kind
     and place, such as ``ValueError at shards.py:41`` or ``phase limit: export``: two failures with the same one are the
-    same failure.
+    same failure. ``search``: where the export was searched, what was found, as
+    :meth:`golfray.sweep.export_result.SearchResult.summary` has it.
     """
 
     kind: Kind
@@ -38,6 +39,7 @@ class Outcome:
     artifact_sha256: str | None = None
     fidelity: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
+    search: dict[str, Any] | None = None
 
     @property
     def refused_margin(self) -> float | None:

@@ -26,6 +26,7 @@ _KIND = (
 _OFF_BY_DEFAULT = (
     *("averaging.method", "evaluation.sliding_stride", "evaluation.sliding_seconds"),
     *("export.format", "export.codec", "export.codec_level", "export.gptq", "export.gptq_batches"),
+    "export.search",
 )
 
 # The wait for a lane is no phase of the trial's own.

@@ -188,6 +188,23 @@ class _Progress(_OfAttempt):
     metrics: _Numbers
 
 
+class _Exported(_Shape):
+    bytes: _Count
+    bits_per_byte: float
+    export: dict[str, _Plain]
+
+
+class _Search(_Shape):
+    tried: _Count
+    reserve: str
+    unquantized: float
+    landing: str
+    words: str
+    export: dict[str, _Plain]
+    bits_per_byte: float
+    front: list[_Exported]
+
+
 class _Outcome(_Shape):
     kind: Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
     reason: str
@@ -197,6 +214,7 @@ class _Outcome(_Shape):
     artifact_sha256: str | None = None
     fidelity: _Values = {}
     error: str | None = None
+    search: _Search | None = None
 
 
 class _AttemptEnded(_OfAttempt):

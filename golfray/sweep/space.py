@@ -142,6 +142,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
     except ConfigError as error:
         raise document.locate(error) from error
     knobs = knobs or read_knobs(file, document, presets[base.config.scale])
+    _refuse_searched_knobs(knobs, base, document)
     implied = _implied(knobs, [fixed, *layers], document)
     _check_replicate_seeds(file, base)
     space = Space(
@@ -177,6 +178,18 @@ def _refuse_two_places(file: SpaceFile, document: Document, fixed: Layer, layers
                 raise layer.error(path, f"is a knob of {document.source}; remove it there or here")
     if file.workers is not None and "workers" in fixed.flat():
         raise fixed.error("workers", "is given twice: as workers of the space as well; remove one")
+
+
+def _refuse_searched_knobs(knobs: Sequence[Knob], base: Resolved, document: Document) -> None:
+    """There are two ways to spend the bytes of an export, and a study has one of them."""
+    if base.config.export.search is None:
+        return
+    for knob in knobs:
+        if knob.path.startswith("export."):
+            raise document.error(
+                f"knobs.{knob.path}",
+                "cannot be a knob where export.search is on, which finds each trial's export: remove one of the two",
+            )
 
 
 def _implied(knobs: Sequence[Knob], layers: Sequence[Layer], document: Document) -> dict[str, Any]:

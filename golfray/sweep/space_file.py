@@ -106,6 +106,8 @@ class Limits(_Entry):
     """Validation of the trained model."""
     calibrate: Seconds = PhaseLimits.calibrate
     """Learning from training tokens what the export needs."""
+    search: Seconds = PhaseLimits.search
+    """Searching the export of the trained model."""
     export: Seconds = PhaseLimits.export
     """Quantizing, packing and compressing."""
     score: Seconds = PhaseLimits.score

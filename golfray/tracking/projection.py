@@ -173,6 +173,8 @@ def outcome_tags(outcome: Outcome) -> dict[str, str]:
         "golfray.feasible": {Kind.SCORED: "true", Kind.INFEASIBLE: "false"}.get(outcome.kind, "unknown"),
         "golfray.fidelity": fidelity_text(outcome.fidelity),
     }
+    if outcome.search is not None:
+        tags["golfray.export"] = shorten(str(outcome.search["words"]))
     if outcome.artifact_sha256:
         tags["golfray.artifact_sha256"] = outcome.artifact_sha256
     return tags
@@ -199,6 +201,8 @@ def outcome_note(outcome: Outcome, folder: str | None) -> str:
         lines += ["", f"{metrics['bpb/live']:.4f} of the live weights before export; averaged ones were exported."]
     if "bpb/sliding" in metrics:
         lines += ["", f"{metrics['bpb/sliding']:.4f} by sliding windows, after the round trip."]
+    if outcome.search is not None:
+        lines += ["", f"Its export is the best of {outcome.search['tried']}: {outcome.search['words']}."]
     if folder is not None:
         lines += ["", f"Folder of the attempt, below the study's: `{folder}`"]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import pytest
 
 from golfray.cli.dry_run import dry_run
 from golfray.cli.exit_codes import ENVIRONMENT
+from golfray.cli.main import app
 from golfray.cli.output import Output
 from golfray.cli.wiring import check_codecs
 from golfray.config.resolve import resolve
@@ -58,6 +59,21 @@ def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pa
     space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
     with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
         dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
+
+
+def test_every_codec_of_a_search(without_brotli: None, tmp_path: pathlib.Path) -> None:
+    searched = {"export.format": "flat", "export.search": 200}
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
+        check_codecs(config_of(**searched))
+
+
+@pytest.mark.parametrize("how", [["--search"], ["--set=export.format=flat", "--set=export.codec=brotli"]])
+def test_an_export_ends_before_it_begins(without_brotli: None, trained_folder, tmp_path, how: list[str]) -> None:
+    command = ["export", str(trained_folder), "--out", str(tmp_path / "out"), *how]
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli") as error:
+        app(args=command, prog_name="golfray", standalone_mode=False)
+    assert error.value.exit_code == ENVIRONMENT
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:

@@ -113,7 +113,7 @@ def test_a_space_shows_trial_0_and_its_knobs(golfray_here) -> None:
         "sampler: tpe, seed 0",
         "first point 0: muon.ns_steps 4",
         "limits in seconds: start 600, data 600, compile 1800, train 50, progress 180, validate 1800, calibrate 900, "
-        "export 900, score 1800, sliding by its length",
+        "search 3600, export 900, score 1800, sliding by its length",
         "child.yaml:7: high of muon.ns_steps has no effect at scale laptop: parent.yaml:10 gives another one for it",
     ]
 

@@ -61,6 +61,13 @@ def test_the_full_preset_is_the_reference_format_and_the_defaults() -> None:
             {"format": "flat", "gptq": True, "gptq_reserve_seconds": 600},
             r"export.gptq_reserve_seconds: gptq_reserve_seconds must be < stop.seconds \(600\), .* got 600",
         ),
+        ({"search": 200}, "export.search: search 200 is not for export.format reference, which has null"),
+        ({"format": "flat", "search": 0}, "export.search: must be an integer >= 1 or null, got 0"),
+        (
+            {"format": "flat", "search": 200, "bits_mlp": 6},
+            "export.bits_mlp: is what export.search chooses; leave it out, or set export.search to null",
+        ),
+        ({"format": "flat", "search": 200, "codec": "lzma"}, "export.codec: is what export.search chooses"),
     ],
 )
 def test_refusals(export: dict, message: str) -> None:
@@ -80,6 +87,14 @@ def test_refusals(export: dict, message: str) -> None:
 )
 def test_floors_and_reserves_that_leave_room(export: dict) -> None:
     assert resolved(format="flat", **export) == ExportSettings(format="flat", **export)
+
+
+def test_a_search_says_what_it_does_not_choose_itself() -> None:
+    export = {"format": "flat", "search": 200, "gptq": True, "bits_small": 32, "overrides": "tok* bits=8"}
+    assert resolved(**export) == ExportSettings(**export)
+    # What the scale's own part of the preset says is where a search begins.
+    overrides = {"export.format": "flat", "export.search": 200}
+    assert resolve("parameter-golf", "laptop", overrides, has_gpu=False).config.export.bits_mlp == 6
 
 
 def test_without_a_clock_nothing_is_reserved_of_it() -> None:

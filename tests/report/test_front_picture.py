@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golfray.core.settings import ExportSettings
-from golfray.report.front_picture import front_picture, round_sizes, round_values, setting_words
-from golfray.sweep.export_result import SearchResult, Tried
+from golfray.report.front_picture import front_picture, round_sizes, round_values
+from golfray.sweep.export_result import SearchResult, Tried, export_words
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -67,7 +67,7 @@ def test_a_setting_in_words() -> None:
         format="flat", bits_attention=4, clip_attention="std", clip_k_attention=3.1, bits_embedding=16, codec="brotli",
         shuffle=True, gptq=True, group_size=64,
     )  # fmt: skip
-    words = setting_words(Tried(export, 1, True, 1.0, 0.0, 0.0, 1))
+    words = export_words(export)
     assert words == (
         "attention 4 bits std 3.1, mlp 8 bits quantile, embedding 16 bits, brotli shuffled, GPTQ, groups of 64"
     )

@@ -14,7 +14,7 @@ from golfray.core.trial import CHECKPOINT_NAME
 from golfray.ship.export_source import find_checkpoint, resolve_trial
 from golfray.ship.export_stages import ExportFolder
 from golfray.ship.foreign_checkpoint import CheckpointError, read_checkpoint
-from golfray.ship.score_file import ScoreError, score_file
+from golfray.ship.score_file import ScoreError, further_metrics, score_file
 
 REFERENCE = "final_model.int8.ptz"
 FLAT = ["export.format=flat", "export.codec=lzma", "export.clip_mlp=std", "export.bits_mlp=6"]
@@ -78,11 +78,36 @@ def test_gptq_calibrates_on_training_tokens(checkpoint, settings_of, tmp_path):
     assert any(not torch.equal(plain[name], made_up_for[name]) for name in plain)
 
 
-def test_what_no_hessian_is_known_for_is_said(checkpoint, settings_of, tmp_path):
+def test_integers_without_a_hessian_are_named(checkpoint, settings_of, tmp_path):
+    """As in a trial's log: here small tensors that have few bits, which no matrix product reads."""
+    sets = [*FLAT, "export.gptq=true", "export.gptq_batches=1", "export.bits_control=8"]
     said: list[str] = []
-    sets = (*FLAT, "export.gptq=true", "export.gptq_batches=1", "export.overrides='skip_weights bits=8'")
     ExportFolder(tmp_path / "out", checkpoint, settings_of(*sets)).export(said.append)
-    assert said[1:] == ["no Hessian, so rounded to the nearest without GPTQ: skip_weights"]
+    assert said[0] == "GPTQ: calibrating on 128 training tokens"
+    assert said[-1].startswith("no Hessian, so rounded to the nearest without GPTQ: ")
+    assert "blocks.0.attn.q_gain" in said[-1]
+
+
+def test_sliding_windows_are_scored_where_the_settings_ask_for_them(checkpoint, settings_of, tmp_path):
+    whole = ExportFolder(tmp_path / "whole", checkpoint, settings_of(*FLAT, "evaluation.sliding_stride=32"))
+    whole.export(silence)
+    scored = whole.score()
+    # Windows that do not overlap are the validation itself.
+    assert scored.metrics["bpb/sliding"] == pytest.approx(scored.bits_per_byte, abs=2e-5)
+    assert scored.lines()[1] == (
+        f"bpb/sliding {scored.metrics['bpb/sliding']:.5f}  val_loss/sliding {scored.metrics['val_loss/sliding']:.5f}"
+    )
+    assert score_file(whole.artifact, None, None, None) == scored == whole.score()
+    assert further_metrics(whole.artifact, whole.settings) == scored.metrics
+    sets = [*FLAT, "evaluation.sliding_stride=1", "evaluation.sliding_seconds=1e-9"]
+    short = ExportFolder(tmp_path / "short", checkpoint, settings_of(*sets))
+    short.export(silence)
+    cut = short.score()
+    assert cut.metrics.keys() == {"sliding/scored_share"}
+    assert cut.lines()[1].startswith("bpb/sliding none: evaluation.sliding_seconds were over at ")
+    plain = ExportFolder(tmp_path / "plain", checkpoint, settings_of(*FLAT))
+    plain.export(silence)
+    assert plain.score().metrics == {}
 
 
 def test_what_is_done_is_kept(checkpoint, settings_of, tmp_path):

@@ -121,6 +121,19 @@ def test_calibration_and_the_time_left_for_it_are_foreseen(monkeypatch) -> None:
     assert list(found.phases) == ["data", "compile", "train", "validate", "calibrate", "export", "score"]
 
 
+def test_a_search_is_foreseen(monkeypatch) -> None:
+    def searched(tries: int, **changes) -> dict[str, float]:
+        export = ExportSettings(format="flat", search=tries)
+        settings = dataclasses.replace(laptop().settings, export=export, **changes)
+        return rehearsed(monkeypatch, laptop(settings=settings)).phases
+
+    phases = searched(200)
+    assert list(phases) == ["data", "compile", "train", "validate", "search", "export", "score"]
+    # Thousands of sequences are scored by one rank, beside all that is compressed.
+    assert phases["search"] > 3000 * laptop().settings.batch.seq_len * 4e-5
+    assert searched(400)["search"] > 1.5 * phases["search"]
+
+
 def test_compiled_steps_are_more_and_the_first_trial_waits_for_them(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
     eager, compiled = rehearsed(monkeypatch, laptop()), rehearsed(monkeypatch, laptop(compiled=True))

@@ -266,6 +266,18 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_space(tmp_path / "none.yaml", has_gpu=False)
 
 
+def test_a_search_and_knobs_of_the_export_are_not_for_one_study(space_at) -> None:
+    searched = [Layer.from_sets(["export.format=flat", "export.search=200"])]
+    knob = "knobs:\n  muon.ns_steps: {low: 3, high: 7}\n"
+    assert space_at(HEAD + knob, layers=searched).at({"muon.ns_steps": 4}).config.export.search == 200
+    with pytest.raises(ConfigError, match=r"space\.yaml:7:3 knobs\.export\.bits_mlp: cannot be a knob where export\.s"):
+        space_at(HEAD + knob + "  export.bits_mlp: {low: 4, high: 8}\n", layers=searched)
+    with pytest.raises(ConfigError, match=r"space\.yaml:7:9 fixed\.export\.codec: is what export\.search chooses"):
+        space_at(HEAD + knob + "fixed: {export.codec: lzma}\n", layers=searched)
+    with pytest.raises(ConfigError, match=r"knobs\.export\.search: decides whether trials have the export of their"):
+        space_at(HEAD + knob + "  export.search: {low: 100, high: 200}\n")
+
+
 def test_set_on_a_knob_is_refused(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     with pytest.raises(ConfigError, match=r"--set muon\.ns_steps: is a knob of"):
@@ -275,9 +287,9 @@ def test_set_on_a_knob_is_refused(space_at) -> None:
 def test_limits_are_the_defaults_where_nothing_is_said(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
     assert space_at(text).limits == PhaseLimits()
-    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, calibrate: 7, export: 8, score: 9, "
-    phases += "sliding: 10}"
-    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10)
+    phases = "{start: 1, data: 2, compile: 3, train: 4, progress: 5.5, validate: 6, calibrate: 7, search: 8, "
+    phases += "export: 9, score: 10, sliding: 11}"
+    assert space_at(text + f"limits: {phases}\n").limits == PhaseLimits(1, 2, 3, 4, 5.5, 6, 7, 8, 9, 10, 11)
     assert space_at(text + "limits: {train: null, export: 7}\n").limits == PhaseLimits(export=7)
     with pytest.raises(ConfigError, match=r"limits\.start: must be a number, got null"):
         space_at(text + "limits: {start: null}\n")
