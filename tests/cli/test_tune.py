@@ -62,7 +62,12 @@ def tuned(golfray, write_space):
     # The same point twice: over the cap with the best score of all, and under it.
     faster = {"optimizer.matrix_lr": 0.09}
     wide = {"export.bits_attention": 8, "export.bits_mlp": 8, "export.bits_embedding": 8}
-    space = write_space(golfray.folder / "small.yaml", first_points=[{**faster, **wide}, faster])
+    knobs = {
+        "optimizer.matrix_lr": {"low": 0.01, "high": 0.1, "log": True},
+        **{f"export.bits_{part}": {"low": 5, "high": 8} for part in ("attention", "mlp", "embedding")},
+    }
+    # With this seed what the sampler suggests fits, so it runs.
+    space = write_space(golfray.folder / "small.yaml", first_points=[{**faster, **wide}, faster], knobs=knobs, seed=8)
     return Tuned(golfray, golfray.start("tune", space), golfray.folder / "studies" / "small")
 
 
