@@ -75,9 +75,8 @@ def search(state: State, settings: RunSettings, steps: int, cap: int) -> SearchR
         f"{mine + (cpu - mine) / cores:.1f} s where these are idle"
     )
     for codec, errors in result.predictions.items():
-        print(
-            f"  predicted sizes, {codec}: {errors.median:.2%} off in the median of {errors.count}, {errors.largest:.2%} at most"
-        )
+        print(f"  sizes predicted under {codec}: {errors.count}, off by {errors.median:.2%} in the median")
+        print(f"    and by {errors.largest:.2%} at most")
     return result
 
 
@@ -114,9 +113,8 @@ def uniform(state: State, settings: RunSettings, scorer: ReserveScorer, cap: int
         (" without std and GPTQ", [each for each in found if each[2].clip_mlp != "std" and not each[2].gptq]),
     ):
         score, size, export = min(some, key=lambda each: each[:2])
-        print(
-            f"best uniform width{what}, of {len(some)}: {size:,} bytes, {score:.5f} on the reserve: {export_words(export)}"
-        )
+        print(f"best uniform width{what}, of {len(some)}: {size:,} bytes, {score:.5f} on the reserve")
+        print(f"  {export_words(export)}")
 
 
 def collected(state: State, settings: RunSettings) -> State:
