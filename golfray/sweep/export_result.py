@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from golfray.core.settings import ExportSettings
@@ -33,6 +34,20 @@ class Tried:
 
 
 @dataclasses.dataclass(frozen=True)
+class PredictionErrors:
+    """How far predicted sizes were from those measured later, as shares: how many, the median, the largest."""
+
+    count: int
+    median: float
+    largest: float
+
+    @classmethod
+    def of(cls, errors: list[float]) -> PredictionErrors:
+        """Of the absolute errors of at least one prediction."""
+        return cls(len(errors), statistics.median(errors), max(errors))
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchResult:
     """What a search found.
 
@@ -41,7 +56,7 @@ class SearchResult:
     on it. ``chosen``: the best at or under ``max_bytes``, None where nothing fits; ``artifact``: its bytes, or where
     nothing fits those of the smallest; ``validation``: the score of the one chosen on the validation tokens, the only
     thing that was computed on them, None where it was not asked for. ``landing``: how near to the cap k was turned.
-    ``predictions``: largest error of a predicted size by codec, as a share. ``seconds``: by stage.
+    ``predictions``: errors of sizes predicted, by codec. ``seconds``: by stage.
     """
 
     tried: tuple[Tried, ...]
@@ -54,7 +69,7 @@ class SearchResult:
     artifact: bytes
     validation: Score | None
     landing: str
-    predictions: dict[str, float]
+    predictions: dict[str, PredictionErrors]
     seconds: dict[str, float]
 
     @property
@@ -108,7 +123,7 @@ class SearchResult:
             "landing": self.landing,
             "front": [dataclasses.asdict(tried) for tried in self.front()],
             "tried": [dataclasses.asdict(tried) for tried in self.tried],
-            "prediction_errors": self.predictions,
+            "prediction_errors": {codec: dataclasses.asdict(found) for codec, found in self.predictions.items()},
             "seconds": self.seconds,
         }
 

@@ -30,7 +30,7 @@ from golfray.sweep.export_landing import CLOSE, knobs, land_below, turned
 from golfray.sweep.export_proposals import propose
 from golfray.sweep.export_race import plan_rounds, run_race
 from golfray.sweep.export_reserve import reserve_tokens
-from golfray.sweep.export_result import SearchResult, Tried, front_of
+from golfray.sweep.export_result import PredictionErrors, SearchResult, Tried, front_of
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_sizes import ExportSizes
 from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_choices
@@ -216,7 +216,10 @@ class _Search:
             artifact=artifact,
             validation=validation,
             landing=landing,
-            predictions={name: max(map(abs, errors)) for name, errors in self.sizes.errors.items()},
+            predictions={
+                codec: PredictionErrors.of([abs(error) for error in errors])
+                for codec, errors in self.sizes.errors.items()
+            },
             seconds=self.seconds,
         )
 
@@ -240,20 +243,18 @@ class _Search:
         return self.sizes.class_entropy(kind, export), self.scorer.bits_per_byte(nats)
 
     def learn_sizes(self, exports: list[ExportSettings]) -> None:
-        """Measure a few artifacts over the range of sizes under every codec, then predict all by entropy."""
-        by_size, known = sorted(exports, key=self.sizes.entropy), self.sizes.codecs
+        """Size all under every codec, and a few over the range of sizes as a whole."""
+        by_size = sorted(exports, key=self.sizes.entropy)
         places = {round(place) for place in numpy.linspace(0, len(by_size) - 1, min(_ANCHORS, len(by_size)))}
-        self.sizes.learn([by_size[place] for place in sorted(places)])
+        self.sizes.learn(exports, [by_size[place] for place in sorted(places)])
         sizes = [self.sizes.smallest(export) for export in exports]
-        left_out = [codec for codec in known if codec not in self.sizes.codecs]
-        what = f", without {', '.join(left_out)}, never the smallest" if left_out else ""
+        left_out = [codec for codec in self.sizes.codecs if codec not in self.sizes.likely]
+        what = f"; {' and '.join(left_out)} never the smallest" if left_out else ""
         self.stage("bytes", f"{min(sizes):,} to {max(sizes):,} bytes under {', '.join(self.sizes.codecs)}{what}")
 
     def enter_round(self, number: int, exports: list[ExportSettings]) -> None:
-        """Sizes get sharper as the slice grows: by entropy, from classes, in the last two rounds of whole artifacts."""
-        if number == 1:
-            self.sizes.sharpen(exports)
-        elif number >= 2:
+        """Sizes get sharper as the slice grows: from classes, in the last two rounds of whole artifacts."""
+        if number >= 2:
             self.sizes.make(exports, shuffled=number == 3)
 
     def score(self, export: ExportSettings, sequences: int) -> numpy.ndarray:

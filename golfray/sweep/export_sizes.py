@@ -1,14 +1,15 @@
 """How large an export is under each codec, ever more exactly: by entropy, from its classes, or as a whole.
 
-*By entropy*: of the integers, plus steps and kept tensors as they are, times what a few whole artifacts showed the best
-codec to make of that. It needs no codec. *From its classes*: each compressed once, however many settings share it;
-classes hardly help each other, so their sizes add up to the whole but for a share that whole artifacts show. *As a
-whole*: the artifact itself. Every size that is measured is held against what was predicted of it.
+*By entropy*: of the integers, plus steps and kept tensors as they are; it needs no codec, and ranks proposals. *From
+its classes*: each compressed once under each codec, however many settings share it; classes hardly help each other, so
+their sizes add up to the whole but for a share that whole artifacts show. *As a whole*: the artifact itself. Every size
+that is measured is held against what was predicted of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import lzma
 import os
 import statistics
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import TypeVar
 
 import numpy
 
-from golfray.core.codec import compress
+from golfray.core.codec import LZMA_FILTER, compress
 from golfray.core.container import Kept, Quantized, seal, write_content
 from golfray.core.exporter import choose_digits
 from golfray.core.settings import ExportSettings
@@ -49,9 +50,9 @@ class Artifact:
 class ExportSizes:
     """Sizes of the exports of one checkpoint; each class and each artifact is compressed once under each codec.
 
-    ``codecs`` shrinks to those that have a chance. ``threads``: that compress side by side, None: as many as there are
-    cores; ``pulse`` is called as each is done. ``errors``: of predictions, as shares of what was then measured, by
-    "entropy" (of the best codec) or codec (from classes).
+    ``codecs``: all are predicted; ``likely`` are those of which artifacts are made, once :meth:`learn` has seen which
+    have a chance. ``threads``: that compress side by side, None: as many as there are cores; ``pulse`` is called as
+    each is done. ``errors``: of predictions from classes, as shares of what was then measured, by codec.
     """
 
     def __init__(
@@ -65,13 +66,12 @@ class ExportSizes:
         self.tensors, self.codecs, self.shuffles = tensors, codecs, shuffles
         self._threads = len(os.sched_getaffinity(0)) if threads is None else threads
         self._pulse = pulse
+        self.likely = codecs
         self.errors: dict[str, list[float]] = {}
-        self._anchors: list[tuple[float, float, str]] = []
         self._ratios: dict[str, list[float]] = {codec: [] for codec in codecs}
         self._entropies: dict[tuple[Key, ...], float] = {}
         self._classes: dict[tuple[tuple[Key, ...], str], int] = {}
         self._digits: dict[tuple[Key, bool], int] = {}
-        self._sharp: set[ExportSettings] = set()
         self._done: set[ExportSettings] = set()
         self._artifacts: dict[ExportSettings, Artifact] = {}
 
@@ -86,39 +86,44 @@ class ExportSizes:
             self._entropies[key] = sum(entropy_bytes(self.tensors.stored(part)) for part in key)
         return self._entropies[key]
 
-    def learn(self, exports: list[ExportSettings]) -> None:
-        """Make whole artifacts of ``exports`` under every codec; what they show, predictions go by from now on."""
-        sizes = []
-        for export in exports:
-            found = dict(
-                zip(self.codecs, self._seal_all([(export, codec, False) for codec in self.codecs]), strict=True)
-            )
-            best = min(found, key=lambda codec: found[codec])
-            self._anchors.append((self.entropy(export), found[best] / self.entropy(export), best))
-            sizes.append(found)
-        self._anchors.sort()
-        excess = {codec: statistics.fmean(found[codec] / min(found.values()) for found in sizes) for codec in sizes[0]}
-        self.codecs = tuple(codec for codec in self.codecs if excess[codec] <= max(_HOPELESS, min(excess.values())))
-        self.sharpen(exports)
-        for export, found in zip(exports, sizes, strict=True):
-            for codec in self.codecs:
-                self._ratios[codec].append(found[codec] / self._class_sum(export, codec))
+    def learn(self, exports: list[ExportSettings], anchors: list[ExportSettings]) -> None:
+        """Compress the classes of ``exports`` under every codec, and ``anchors`` among them as a whole.
 
-    def sharpen(self, exports: list[ExportSettings]) -> None:
-        """Predict these from their classes from now on."""
-        self._sharp.update(exports)
+        By what these show, the others are predicted from now on.
+        """
         keys = dict.fromkeys(self.tensors.class_key(kind, export) for export in exports for kind in CLASSES)
-        missing = [(key, codec) for key in keys for codec in self.codecs if (key, codec) not in self._classes]
-        contents = [self._class_content(key, codec) for key, codec in missing]
-        self._classes.update(zip(missing, self._in_parallel(compressed_size, contents, missing), strict=True))
+        jobs = [(key, codec) for key in keys for codec in self.codecs]
+        contents = [self._class_content(key, codec) for key, codec in jobs]
+        self._classes.update(zip(jobs, self._in_parallel(compressed_size, contents, jobs), strict=True))
+        whole = [(export, codec, False) for export in anchors for codec in self.codecs]
+        found = {job[:2]: size for job, size in zip(whole, self._seal_all(whole), strict=True)}
+        for codec in self.codecs:
+            ratios = [found[export, codec] / self._class_sum(export, codec) for export in anchors]
+            self._ratios[codec] = ratios
+            for place, ratio in enumerate(ratios[: len(ratios) if len(ratios) > 1 else 0]):
+                # What the other anchors say of this one.
+                others = statistics.median(ratios[:place] + ratios[place + 1 :])
+                self.errors.setdefault(codec, []).append(others / ratio - 1)
+        excess = {
+            codec: statistics.fmean(
+                found[export, codec] / min(found[export, other] for other in self.codecs) for export in anchors
+            )
+            for codec in self.codecs
+        }
+        self.likely = tuple(codec for codec in self.codecs if excess[codec] <= max(_HOPELESS, min(excess.values())))
+
+    def predicted(self, export: ExportSettings) -> dict[str, int]:
+        """Bytes under each codec, from the classes."""
+        return {
+            codec: round(self._class_sum(export, codec) * statistics.median(self._ratios[codec]))
+            for codec in self.codecs
+        }
 
     def smallest(self, export: ExportSettings) -> int:
-        """Bytes under the best codec, as exactly as they are known. Before :meth:`learn` only what is made is known."""
+        """Bytes under the best codec, as exactly as they are known."""
         if export in self._artifacts:
             return len(self._artifacts[export].content)
-        if export in self._sharp:
-            return min(self._from_classes(export, codec) for codec in self.codecs)
-        return self._from_entropy(export)
+        return min(self.predicted(export).values())
 
     def measured(self, export: ExportSettings) -> bool:
         """Whether the artifact has been made."""
@@ -128,31 +133,25 @@ class ExportSizes:
         """The settings under the codec that makes, or is predicted to make, the artifact smallest."""
         if export in self._artifacts:
             return self._artifacts[export].export
-        if export in self._sharp:
-            return with_codec(export, min(self.codecs, key=lambda codec: self._from_classes(export, codec)), False)
-        entropy = self.entropy(export)
-        return with_codec(export, min(self._anchors, key=lambda anchor: abs(anchor[0] - entropy))[2], False)
+        sizes = self.predicted(export)
+        return with_codec(export, min(sizes, key=lambda codec: sizes[codec]), False)
 
     def make(self, exports: list[ExportSettings], *, shuffled: bool) -> None:
-        """Make artifacts, each under those codecs whose prediction is close to the best one's.
+        """Make artifacts, each under those likely codecs whose prediction is close to the best one's.
 
         With ``shuffled`` both orders of bytes are tried, where the space has them.
         """
-        self.sharpen(exports)
-        plain, guesses = [], {}
+        jobs, guesses = [], {}
         for export in exports:
-            guesses[export] = {codec: self._from_classes(export, codec) for codec in self.codecs}
-            near = [codec for codec in self.codecs if guesses[export][codec] <= _CLOSE * min(guesses[export].values())]
             if export not in self._artifacts:
-                plain += [(export, codec, False) for codec in near]
-        rough = {export: self._from_entropy(export) for export in exports}
-        made = dict(zip(plain, self._seal_all(plain), strict=True))
-        for (export, codec, _), size in made.items():
+                guesses[export] = {
+                    codec: size for codec, size in self.predicted(export).items() if codec in self.likely
+                }
+                best = min(guesses[export].values())
+                jobs += [(export, codec, False) for codec, size in guesses[export].items() if size <= _CLOSE * best]
+        for (export, codec, _), size in zip(jobs, self._seal_all(jobs), strict=True):
             self.errors.setdefault(codec, []).append(guesses[export][codec] / size - 1)
             self._ratios[codec].append(size / self._class_sum(export, codec))
-        for export in dict.fromkeys(export for export, _, _ in plain):
-            best = len(self._artifacts[export].content)
-            self.errors.setdefault("entropy", []).append(rough[export] / best - 1)
         if shuffled and True in self.shuffles:
             # What shuffling gains is less than what parts two codecs.
             left = [export for export in exports if export not in self._done]
@@ -181,14 +180,6 @@ class ExportSizes:
         keys = (self.tensors.key(name, export) for name in stored)
         digits = {key[0]: self._digits_of(key, codec) for key in keys if isinstance(stored[key[0]], Quantized)}
         return write_content(stored, digits)
-
-    def _from_entropy(self, export: ExportSettings) -> int:
-        entropy = self.entropy(export)
-        places, ratios, _ = zip(*self._anchors, strict=True)
-        return round(entropy * float(numpy.interp(entropy, places, ratios)))
-
-    def _from_classes(self, export: ExportSettings, codec: str) -> int:
-        return round(self._class_sum(export, codec) * statistics.median(self._ratios[codec]))
 
     def _class_sum(self, export: ExportSettings, codec: str) -> int:
         return sum(self._classes[self.tensors.class_key(kind, export), codec] for kind in CLASSES)
@@ -220,6 +211,10 @@ class ExportSizes:
 
 def compressed_size(content: bytes, job: tuple[object, str]) -> int:
     """Bytes of a class under the codec of a job."""
+    if job[1] == "lzma":
+        # The same bytes as with a dictionary of 16 MiB, of which there are then no tables to clear.
+        small = {**LZMA_FILTER, "dict_size": min(max(len(content), 4096), 2**24), "preset": STRONGEST["lzma"]}
+        return len(lzma.compress(content, lzma.FORMAT_RAW, filters=[small]))
     return len(compress(content, job[1], STRONGEST[job[1]]))
 
 

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from golfray.core.byte_table import load_byte_table
+from golfray.core.codec import compress
+from golfray.core.container import write_content
 from golfray.core.exporter import export_state, load_artifact
 from golfray.core.gang import Gang
 from golfray.core.model import build_model
@@ -18,9 +20,10 @@ from golfray.core.score import score_model
 from golfray.core.settings import settings_from_dict
 from golfray.core.shards import TokenStream, list_shards, load_validation_tokens
 from golfray.sweep.export_reserve import reserve_tokens
+from golfray.sweep.export_result import PredictionErrors
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_search import SearchPlan, search_exports
-from golfray.sweep.export_sizes import ExportSizes, entropy_bytes
+from golfray.sweep.export_sizes import ExportSizes, compressed_size, entropy_bytes
 from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_of
 from golfray.sweep.export_tensors import ExportTensors
 
@@ -111,7 +114,10 @@ def test_candidates_are_raced_instead_of_proposals_and_a_cap_below_all_chooses_n
     given = [dataclasses.replace(base, bits_mlp=bits, clip_mlp="max") for bits in (3, 4, 5, 6)]
     plan = dataclasses.replace(SMALL, space=ExportSpace(codecs=("zlib",)))
     result = search_exports(state, settings, steps=None, max_bytes=10, plan=plan, candidates=given)
-    assert (result.chosen, result.artifact, result.validation) == (None, b"", None)
+    assert (result.chosen, result.validation) == (None, None)
+    # What is left is the smallest.
+    assert result.exported == result.front()[0]
+    assert len(result.artifact) == result.exported.bytes == min(each.bytes for each in result.front())
     assert {base_export(each.export) for each in result.tried} == set(given)
     assert result.best_at(10) is None
     assert result.trained_on
@@ -163,31 +169,49 @@ def test_scores_of_a_slice_are_those_of_the_scorer_and_parts_add_up(trained) -> 
     assert numpy.array_equal(scorer.nats({}, 0, 20), whole)
 
 
-def test_sizes_are_entropies_then_predictions_then_the_artifacts_own(trained) -> None:
+def test_sizes_are_predicted_from_classes_then_the_artifacts_own(trained) -> None:
     state, settings = trained
     tensors = ExportTensors(state, lambda: pytest.fail("no Hessians are needed"))
     sizes = ExportSizes(tensors, ("zlib", "lzma"), (False, True))
     base = dataclasses.replace(base_export(settings.export), **{f"clip_{kind}": "max" for kind in CLASSES})
     exports = [dataclasses.replace(base, bits_mlp=bits, bits_attention=bits) for bits in (3, 5, 7)]
-    sizes.learn([exports[0], exports[2]])
+    sizes.learn(exports, [exports[0], exports[2]])
+    # Each anchor is held against what the other one says of it.
+    assert {codec: len(errors) for codec, errors in sizes.errors.items()} == {"zlib": 2, "lzma": 2}
     export = exports[1]
-    rough = sizes.smallest(export)
-    sizes.sharpen([export])
-    near = sizes.smallest(export)
+    assert not sizes.measured(export)
+    near = sizes.predicted(export)
+    assert sizes.smallest(export) == min(near.values())
     sizes.make([export], shuffled=True)
     real = sizes.smallest(export)
-    made = min(
-        len(export_state(state, dataclasses.replace(export, codec=codec, codec_level=9, shuffle=shuffle)))
+    made = {
+        (codec, shuffle): len(
+            export_state(state, dataclasses.replace(export, codec=codec, codec_level=9, shuffle=shuffle))
+        )
         for codec in ("zlib", "lzma")
         for shuffle in (False, True)
-    )
-    assert made <= real <= made * 1.01
-    assert abs(rough / real - 1) < 0.05
-    assert abs(near / real - 1) < 0.03
-    assert sizes.errors["entropy"][-1] == pytest.approx(0, abs=0.05)
+    }
+    assert min(made.values()) <= real <= min(made.values()) * 1.01
+    for codec, size in near.items():
+        # Classes of a few kilobytes; zlib has least to learn from them.
+        assert abs(size / made[codec, False] - 1) < 0.05
+    best = sizes.best_export(export)
+    assert len(export_state(state, best)) == real
+    assert sizes.errors[best.codec][2] == pytest.approx(near[best.codec] / made[best.codec, False] - 1)
     # Entropy is a bound on what a code of single integers can do.
     code = tensors.stored(tensors.key("tok_emb.weight", export))
     assert entropy_bytes(code) <= code.codes.numel() + 2 * code.scales.numel()
+    found = PredictionErrors.of([0.01, 0.002, 0.003])
+    assert (found.count, found.median, found.largest) == (3, 0.003, 0.01)
+
+
+def test_a_small_dictionary_makes_the_same_bytes(trained) -> None:
+    state, settings = trained
+    tensors = ExportTensors(state, lambda: pytest.fail("no Hessians are needed"))
+    stored = tensors.artifact_tensors(base_export(settings.export))
+    content = write_content(stored, {})
+    for part in (content, content[:5000], b"a"):
+        assert compressed_size(part, ("", "lzma")) == len(compress(part, "lzma", 9))
 
 
 def test_every_tensor_has_the_class_of_its_settings(trained) -> None:
