@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+# How long an example takes says something of the machine and what else it does, and nothing of golfray.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
