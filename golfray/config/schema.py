@@ -99,9 +99,9 @@ class FieldInfo:
         words = [noun if noun is not None else f"one of {', '.join(self.choices)}"]
         bounds = []
         if self.low is not None:
-            bounds.append(f"{'>' if self.low_open else '>='} {_number(self.low)}")
+            bounds.append(f"{'>' if self.low_open else '>='} {bound_text(self.low)}")
         if self.high is not None:
-            bounds.append(f"{'<' if self.high_open else '<='} {_number(self.high)}")
+            bounds.append(f"{'<' if self.high_open else '<='} {bound_text(self.high)}")
         words.extend([" and ".join(bounds)] if bounds else [])
         return f"{' '.join(words)}{' or null' if self.nullable else ''}"
 
@@ -146,7 +146,8 @@ def check_value(path: str, value: Any) -> Any:
         raise ConfigError(f"must be {info.expects}, got {shown(value)}", path=path) from error
 
 
-def _number(value: float) -> str:
+def bound_text(value: float) -> str:
+    """A bound as it is written in messages: whole numbers without a point."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 

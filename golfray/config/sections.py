@@ -22,6 +22,10 @@ Clip = Literal["quantile", "max", "std", "best"]
 
 LARGEST_SEED = 2**63 - 1
 
+# A year: whatever is meant to be longer is meant to have no limit, and sums of such numbers stay finite.
+LONGEST_S = 31_536_000
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+
 
 class Section(BaseModel):
     """Base of every part of a configuration: frozen, strict, no unknown names, only finite numbers."""
@@ -43,7 +47,7 @@ class Model(Section):
     """Number of token ids, at least as many as the tokenizer has pieces; shards store them as 16-bit integers."""
     num_layers: Annotated[int, Field(ge=1, le=1000)]
     """Number of transformer blocks; the first half feeds skip connections to the second."""
-    model_dim: Count
+    model_dim: Annotated[int, Field(ge=1, le=65_536)]
     """Width of the residual stream, in channels."""
     num_heads: Count
     """Number of query heads; the width of a head is model_dim / num_heads and must be even."""
@@ -103,7 +107,7 @@ class Muon(Section):
     """Steps from momentum_start to momentum_end; 0 starts at the end value. Not used where the share is set."""
     momentum_warmup_share: Share | None
     """The same as a share of the run; null: count momentum_warmup_steps instead."""
-    ns_steps: Count
+    ns_steps: Annotated[int, Field(ge=1, le=100)]
     """Newton-Schulz iterations for each update."""
     ns_dtype: Literal["bfloat16", "float32"]
     """Arithmetic of Newton-Schulz: bfloat16 as the reference has it, float32 where ranks must agree closely."""
@@ -142,7 +146,7 @@ class Stop(Section):
 
     steps: Count | None
     """Optimizer steps; null: no limit (seconds must then be set)."""
-    seconds: Positive | None
+    seconds: Seconds | None
     """Seconds of training by rank 0's clock, compilation and validation apart; null: no limit (steps must be set)."""
 
 
@@ -236,7 +240,7 @@ class Evaluation(Section):
 
     sliding_stride: Count | None
     """Tokens that each sliding window scores with all before them as context; at most seq_len. null: no windows."""
-    sliding_seconds: Positive | None
+    sliding_seconds: Seconds | None
     """Time for sliding windows; beyond it there is no bpb/sliding, and the trial keeps its score. null: no limit."""
 
 

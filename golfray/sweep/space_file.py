@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 
 from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document
-from golfray.config.schema import field_info
+from golfray.config.schema import bound_text, field_info
+from golfray.config.sections import LONGEST_S, Seconds
 from golfray.sweep.extends import load_extended
 from golfray.sweep.limits import PhaseLimits
 
@@ -79,13 +80,10 @@ class KnobOverride(KnobEntry):
 class Budget(_Entry):
     """When no further trial is asked: at whichever comes first; at least one is set. Running trials end normally."""
 
-    trials: Annotated[int, Field(ge=1)] | None = None
+    trials: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of trials, the preset included; runs of the preset on further seeds are not counted."""
-    minutes: Annotated[float, Field(gt=0)] | None = None
+    minutes: Annotated[float, Field(gt=0, le=LONGEST_S / 60)] | None = None
     """Minutes since the start of the study."""
-
-
-Seconds = Annotated[float, Field(gt=0)]
 
 
 class Limits(_Entry):
@@ -220,7 +218,7 @@ def _expected(found: ErrorDetails) -> str:
     context = found.get("ctx", {})
     if found["type"] in _BOUNDS:
         bound = _BOUNDS[found["type"]]
-        return f"{_SIGNS[bound]} {context[bound]:g}"
+        return f"{_SIGNS[bound]} {bound_text(context[bound])}"
     if found["type"] == "literal_error":
         words = re.findall("'([^']*)'", context["expected"])
         return f"one of {', '.join(words)}"
