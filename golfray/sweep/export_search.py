@@ -18,6 +18,7 @@ import numpy
 import torch
 
 from golfray.core.byte_table import load_byte_table
+from golfray.core.codec import codec_module
 from golfray.core.exporter import load_artifact
 from golfray.core.gang import Gang, choose_device
 from golfray.core.gptq import collect_hessians
@@ -83,10 +84,13 @@ def search_exports(
     of what the space proposes; their codec is still chosen by the space. ``tell`` hears a line a stage.
 
     Raises ``ValueError`` on weights that are not finite or are not the model's, and on data too short to reserve from;
-    ``FileNotFoundError`` where shards or tokenizer are missing; ``ImportError`` naming a codec that is not installed.
+    ``FileNotFoundError`` where shards or tokenizer are missing; ``CodecMissing``,
+    before anything is computed, where a codec of the space is not installed.
     """
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, got {max_bytes}: the code alone fills the cap")
+    for codec in (plan or SearchPlan()).space.codecs:
+        codec_module(codec)  # before minutes are spent on what cannot be compressed
     parameters = sum(tensor.numel() for tensor in state.values())
     with _threads(1 if parameters < _ONE_THREAD_BELOW else torch.get_num_threads()):
         return _Search(state, settings, steps, max_bytes, plan or SearchPlan(), tell or (lambda line: None)).run(
