@@ -37,7 +37,7 @@ bench: .venv/installed-dev
 # Making the environment again over an old one is harmless, and mends one whose making was interrupted.
 .venv/installed-demo: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --editable ".[demo]"
+	$(BIN)/python -m pip install --editable ".[codecs,demo]"
 	@touch $@
 
 .venv/installed-dev: pyproject.toml

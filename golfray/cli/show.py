@@ -76,5 +76,8 @@ def show_schema(
         output.result(*text.split("\n"))
     elif file is not None:
         file.write_text(text + "\n", encoding="utf-8")
-        output.say(f"{file}: written; a YAML file begins with: # yaml-language-server: $schema={file}")
+        output.say(
+            f"{file}: written; a YAML file beside it begins with: # yaml-language-server: $schema={file.name}",
+            "(editors read that path as relative to the YAML file: from another folder write the way from there)",
+        )
     output.document("schema", {"of": what, "file": None if file is None else str(file), "json_schema": schema})

@@ -179,7 +179,7 @@ class Export(Section):
     codec_level: Annotated[int, Field(ge=0, le=22)]
     """Compression level: 0 to 9 for zlib (0 stores) and lzma, 1 to 22 for zstd, 0 to 11 for brotli."""
     codec: Literal["zlib", "lzma", "zstd", "brotli"]
-    """What compresses the artifact; zstd and brotli need golfray[codecs]. The reference format has zlib only."""
+    """What compresses the artifact; zstd and brotli are in golfray[codecs]. The reference format has zlib only."""
     shuffle: bool
     """true: bytes at even places first, then those at odd ones, which brings like bytes of 16-bit numbers together."""
     bits_control: Bits

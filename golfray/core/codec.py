@@ -3,6 +3,7 @@
 import importlib
 import lzma
 import platform
+import sys
 import types
 import zlib
 
@@ -11,7 +12,7 @@ LZMA_FILTER = {"id": lzma.FILTER_LZMA2, "lc": 0, "lp": 0, "pb": 0, "dict_size": 
 
 
 class CodecMissing(ImportError):
-    """A codec's library is not installed; the message says which extra brings it."""
+    """A codec's library is not installed; the message has the command that installs it."""
 
     exit_code = 4
 
@@ -22,7 +23,9 @@ def codec_module(codec: str) -> types.ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise CodecMissing(f"codec {codec} needs the package {package}: install golfray[codecs]") from error
+        raise CodecMissing(
+            f"codec {codec} needs the package {package}: {sys.executable} -m pip install {package}"
+        ) from error
 
 
 def codec_version(codec: str) -> str:

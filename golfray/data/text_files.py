@@ -67,15 +67,17 @@ def read_text_files(paths: Sequence[pathlib.Path], form: TextFormat) -> Iterator
 
 
 def _kind(path: pathlib.Path) -> str:
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name the files themselves, such as {path}/*.txt")
+    if not path.is_file():
+        raise DataError(f"{path}: not a file; name a .txt or .jsonl file")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes[-1:] in ([".gz"], [".xz"]):
         suffixes.pop()
     if not suffixes or suffixes[-1] not in _KINDS:
         raise DataError(f"{path}: {_SUFFIXES}; rename it to what it is")
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if not path.is_file():
-        raise DataError(f"{path}: not a file; name the files themselves, such as {path}/*.txt")
     return suffixes[-1]
 
 

@@ -58,6 +58,8 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
             "in_noise_units": said.in_noise_units,
             "candidates": said.candidates,
             "expected_luck": said.expected_luck,
+            "best_steps": said.best_steps,
+            "reference_steps": said.reference_steps,
         },
         "data": {name: header["data"].get(name) for name in ("name", "folder", "reference", "warning")},
         "trials": [trial_entry(record, trial, places.get(trial.number)) for trial in ranked_trials(record)],

@@ -33,7 +33,8 @@ def front_lines(document: Mapping[str, Any]) -> list[str]:
     if document["chosen"] is None:
         lines.append(f"nothing fits into {bytes_text(document['max_bytes'])} bytes")
     else:
-        lines.append(f"* the best at or under {bytes_text(document['max_bytes'])} bytes; {document['landing']}")
+        lines.append(f"* the best at or under {bytes_text(document['max_bytes'])} bytes")
+        lines.append(f"k of finalists turned towards the cap: {document['landing']}{_landed_words(document)}")
     return lines
 
 
@@ -41,6 +42,17 @@ def search_text(search: Mapping[str, Any]) -> str:
     """What the search of a trial's export found, from the outcome's summary of it."""
     front = f"{len(search['front'])} on the front, in front.json"
     return f"export: the best that fits of {search['tried']} ({front}): {search['words']}"
+
+
+def _landed_words(document: Mapping[str, Any]) -> str:
+    """Whether turning k has won or lost, where it came to anything."""
+    scores = [row["bits_per_byte"] for row in document["tried"] if row["landed"]]
+    if not scores:
+        return ""
+    if document["chosen"]["landed"]:
+        return "; the setting chosen is one of these"
+    best = document["chosen"]["bits_per_byte"]
+    return f"; these lost: {min(scores):.5f} bpb at best, the setting chosen has {best:.5f}"
 
 
 def class_text(export: Mapping[str, Any], kind: str) -> str:

@@ -157,6 +157,9 @@ def _claim_lines(said: Claim) -> list[Text]:
         side = "better" if said.difference < 0 else "worse"
         runs = "trial 0" if said.noise.runs == 1 else f"the mean of trial 0 on {said.noise.runs} seeds"
         lines.append(line(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
+        if said.steps_differ:
+            steps = f"  steps: {said.best_steps:,.0f} in t{said.best.number:03d}, {said.reference_steps:,.0f} in {runs}"
+            lines.append(line(f"{steps}; a run that stops by the clock trains fewer on a busy machine", "yellow"))
     lines.append(line(f"  seed noise of this fidelity: {said.noise}{size}"))
     if said.expected_luck is None:
         lines.append(line(f"luck of the best of {said.candidates}: unknown, as the noise is"))

@@ -115,7 +115,8 @@ def search_exports(
     alone on this machine.
 
     Raises ``ValueError`` on weights that are not finite or are not the model's, and on data too short to reserve from;
-    ``FileNotFoundError`` where shards or tokenizer are missing; ``ImportError`` naming a codec that is not installed.
+    ``FileNotFoundError`` where shards or tokenizer are missing; ``CodecMissing`` where a codec of
+    the space is not installed.
     """
     if max_bytes < 1:
         raise ValueError(f"max_bytes must be at least 1, got {max_bytes}: the code alone fills the cap")

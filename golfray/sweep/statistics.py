@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.trial_record import TrialRecord
 
+# Share of trial 0's steps: a difference above it is said beside the claim.
+STEPS_APART = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class SeedNoise:
@@ -43,7 +46,9 @@ class Claim:
     ``difference`` is best minus the mean of trial 0 over its ``noise.runs`` seeds (negative: better), None where trial
     0 has no score. ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of
     trials of which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies.
-    The last two need the noise and are None without it.
+    Both need the noise and are None without it. ``best_steps`` are the optimizer steps of the best trial,
+    ``reference_steps`` their mean over trial 0's runs, None where a run does not say how many it made: a run that stops
+    by the clock makes fewer on a busy machine, which is no merit of the settings.
     """
 
     best: TrialRecord | None
@@ -53,6 +58,15 @@ class Claim:
     in_noise_units: float | None
     candidates: int
     expected_luck: float | None
+    best_steps: float | None
+    reference_steps: float | None
+
+    @property
+    def steps_differ(self) -> bool:
+        """Whether the two sides of the difference trained for numbers of steps more than a tenth apart."""
+        if self.best_steps is None or self.reference_steps is None:
+            return False
+        return abs(self.best_steps - self.reference_steps) > STEPS_APART * self.reference_steps
 
 
 def seed_noise(scores: Sequence[float]) -> SeedNoise:
@@ -87,18 +101,25 @@ def expected_luck(noise: SeedNoise, k: int) -> float | None:
     return noise.sd * expected_best_of(k)
 
 
-def reference_scores(record: StudyRecord) -> list[float]:
-    """Scores of trial 0 and its replicates at the study's fidelity, over-cap runs included, in order of trial number.
+def reference_runs(record: StudyRecord) -> list[TrialRecord]:
+    """Trial 0 and its replicates, scored at the study's fidelity, over-cap runs included, in order of trial number.
 
     A run that does not fit is no candidate, but its spread over seeds is as good a measure of noise.
     """
     runs = [trial for trial in record.trials if trial.number == 0 or trial.replicate_of == 0]
-    return [trial.bpb for trial in runs if trial.bpb is not None and record.is_comparable(trial)]
+    return [trial for trial in runs if trial.bpb is not None and record.is_comparable(trial)]
+
+
+def _mean_steps(runs: Sequence[TrialRecord]) -> float | None:
+    steps = [run.outcome.metrics.get("train/steps") for run in runs if run.outcome is not None]
+    known = [count for count in steps if count is not None]
+    return statistics.fmean(known) if known and len(known) == len(runs) else None
 
 
 def claim(record: StudyRecord) -> Claim:
     """What the study may say about its best trial. Uses :func:`golfray.sweep.records.best_feasible`."""
-    scores = reference_scores(record)
+    runs = reference_runs(record)
+    scores = [run.bpb for run in runs if run.bpb is not None]
     noise = seed_noise(scores)
     reference = statistics.fmean(scores) if scores else None
     best = best_feasible(record)
@@ -112,4 +133,6 @@ def claim(record: StudyRecord) -> Claim:
         in_noise_units=difference / noise.sd if difference is not None and noise.known and noise.sd else None,
         candidates=candidates,
         expected_luck=expected_luck(noise, candidates),
+        best_steps=None if best is None else _mean_steps([best]),
+        reference_steps=_mean_steps(runs),
     )

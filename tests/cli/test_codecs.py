@@ -39,9 +39,7 @@ def config_of(**overrides: object):
 def test_the_codec_of_a_configuration(without_brotli: None) -> None:
     check_codecs(config_of())
     flat = {"export.format": "flat", "export.codec": "brotli"}
-    with pytest.raises(
-        CodecMissing, match=r"codec brotli needs the package brotli: install golfray\[codecs\]"
-    ) as error:
+    with pytest.raises(CodecMissing, match=r"codec brotli needs the package brotli: .*pip install brotli$") as error:
         check_codecs(config_of(**flat))
     assert error.value.exit_code == ENVIRONMENT
 

@@ -151,6 +151,9 @@ def test_a_schema_is_printed_or_written(golfray_here) -> None:
     assert (code, err) == (0, "")
     assert "# yaml-language-server: $schema=space.schema.json" in out
     written = json.loads(pathlib.Path("space.schema.json").read_text())
+    pathlib.Path("schemas").mkdir()
+    _, out, _ = golfray_here("show", "schema", "-o", "schemas/space.schema.json")
+    assert "a YAML file beside it begins with: # yaml-language-server: $schema=space.schema.json" in out
     assert written == json.loads(printed)
     for file in ("parent.yaml", "child.yaml"):
         Draft202012Validator(written).validate(load_yaml(pathlib.Path(file)).values)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -229,3 +230,17 @@ def test_a_tokenizer_that_would_lie_in_the_place_of_a_shard(
     change_manifest(own, lambda values: values["tokenizers"][0].update(model_path=f"tokenizers/{name}"))
     with pytest.raises(DataError, match=f"tokenizers/{name}.* would both be written there"):
         fetch(own, tmp_path / "data")
+
+
+def test_the_sample_on_the_page_is_enough() -> None:
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    dataset = choose_dataset(read_published(sample.encode(), "page"), "sp1024", "page")
+    layout = page.partition("```")[2].partition("```")[0]
+    for path in (
+        dataset.shard("train", 0),
+        dataset.shard("train", 1),
+        dataset.shard("val", 0),
+        dataset.tokenizer.model,
+    ):
+        assert f"\n{path} " in layout

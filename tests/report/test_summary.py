@@ -1,11 +1,13 @@
 """The final table at two widths: what it says, and that an over-cap trial is never the best in it."""
 
+import dataclasses
 import io
 import re
 
 import pytest
 from rich.console import Console
 
+from golfray.report.documents import study_document
 from golfray.report.ranking import ranked_trials
 from golfray.report.summary import print_summary
 from golfray.sweep.events import encode_record
@@ -73,6 +75,27 @@ def test_difference_stands_beside_the_noise_and_the_luck(mixed):
     assert "0.0729 BPB better than the mean of trial 0 on 3 seeds" in line_with(text, "against trial 0:")
     assert "0.0058 BPB (SD over 3 seeds); the difference is 12.7 times that" in text
     assert "0.0049" in line_with(text, "luck of the best of 3:")
+
+
+def with_steps(outcome, steps):
+    return dataclasses.replace(outcome, metrics={**outcome.metrics, "train/steps": float(steps)})
+
+
+@pytest.mark.parametrize(("steps", "differ"), [(110, False), (111, True), (89, True), (90, False)])
+def test_steps_more_than_a_tenth_apart_are_said_beside_the_difference(tmp_path, StudyLog, ran_to_end, steps, differ):
+    log = StudyLog(tmp_path)
+    log.start()
+    for role, count, bpb in (("preset", 80, 2.07), ("replicate", 120, 2.08), ("sampler", steps, 2.0)):
+        trial = log.ask(role, replicate_of=0 if role == "replicate" else None)
+        log.submit(trial)
+        log.finish(trial, with_steps(ran_to_end(bpb, 480_000), count))
+    log.end()
+    text = printed(tmp_path, 200)
+    said = f"  steps: {steps} in t002, 100 in the mean of trial 0 on 2 seeds; a run that stops by the clock"
+    assert (said in text) == differ
+    assert ("steps:" in text) == differ
+    told = study_document(StudyRecord.load(tmp_path), tmp_path)["claim"]
+    assert (told["best_steps"], told["reference_steps"]) == (steps, 100)
 
 
 def test_every_failure_has_its_reason_and_the_corpus_its_warning(mixed):

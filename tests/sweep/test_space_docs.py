@@ -25,16 +25,22 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert {name: None if limit == "null" else float(limit) for name, limit in table.items()} == vars(PhaseLimits())
 
 
-def test_the_examples_are_space_files(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("has_gpu", [True, False], ids=["full", "laptop"])
+def test_the_examples_are_space_files(tmp_path: pathlib.Path, has_gpu: bool) -> None:
     (tmp_path / "muon.yaml").write_text((ROOT / "search_spaces" / "muon.yaml").read_text())
     spaces = {}
     for text in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL):
         path = tmp_path / "example.yaml"
         path.write_text(text)
-        space = load_space(path, has_gpu=True)
+        space = load_space(path, has_gpu=has_gpu)
+        layers = space.base.config.model.num_layers
         spaces[space.name] = {knob.path: knob for knob in space.knobs}
     assert spaces.keys() == {"decay", "muon-longer"}
     assert spaces["decay"]["muon.weight_decay"].when[0] == Condition("muon.ns_steps", (5, 6))
     longer = spaces["muon-longer"]
-    assert (longer["optimizer.matrix_lr"].domain.low, longer["optimizer.matrix_lr"].domain.high) == (0.008, 0.12)
+    # What the example changes it changes at either scale.
+    parent = load_space(tmp_path / "muon.yaml", has_gpu=has_gpu)
+    assert {knob.path: knob for knob in parent.knobs}["export.bits_mlp"].domain.low == 4
+    assert (longer["export.bits_mlp"].domain.low, longer["export.bits_mlp"].domain.high) == (5, 8)
+    assert parent.base.config.model.num_layers != 6 == layers
     assert "export.bits_embedding" not in longer
