@@ -105,7 +105,7 @@ def _trials(plan: StudyPlan) -> Iterator[str]:
     counted = collections.Counter(plan.roles)
     words = ", ".join(role if count == 1 else f"{count} {role}" for role, count in counted.items())
     trials, minutes = plan.budget["trials"], plan.budget["minutes"]
-    limits = [f"{count_text(trials, 'trial')} without replicates"] if trials is not None else []
+    limits = [f"{count_text(int(trials), 'trial')} without replicates"] if trials is not None else []
     limits += [f"{minutes:g} minutes"] if minutes is not None else []
     ends = ", as time allows" if plan.time.limited else ""
     yield f"{count_text(len(plan.roles), 'trial')}{ends}: {words} (budget: {' or '.join(limits)})"
