@@ -8,6 +8,7 @@ import typer
 
 from golfray.cli.exit_codes import USAGE
 from golfray.cli.output import Output, with_output
+from golfray.config.sizes import count_text
 
 data_app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -104,7 +105,7 @@ def check(
     result = check_corpus(request, lambda line: output.say(line))
     errors, warnings = result.count("error"), result.count("warning")
     output.result(*(f"{finding.severity}: {finding.line()}" for finding in result.findings))
-    output.result(f"{request.folder}: {errors} error(s), {warnings} warning(s)")
+    output.result(f"{request.folder}: {count_text(errors, 'error')}, {count_text(warnings, 'warning')}")
     findings = [dataclasses.asdict(finding) for finding in result.findings]
     output.document(
         "data_check",

@@ -12,6 +12,7 @@ import typer
 
 from golfray.cli.options import STUDY_ARGUMENT, TRACKING_URI
 from golfray.cli.output import Output, with_output
+from golfray.config.sizes import count_text
 
 if TYPE_CHECKING:
     from golfray.tracking.store import Store
@@ -104,7 +105,7 @@ def _progress(output: Output, log: Path) -> Iterator[Callable[[int], None]]:
 
 def _words(counts: Counts) -> str:
     """What was done to a store, on one line."""
-    runs = f"{counts.runs} runs"
+    runs = count_text(counts.runs, "run")
     if not (counts.created or counts.updated or counts.duplicates):
         return f"{runs}, complete already: nothing was written"
     parts = [f"{counts.created} made", f"{counts.updated} brought up to date", f"{counts.unchanged} complete already"]

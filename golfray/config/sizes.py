@@ -1,4 +1,4 @@
-"""Sizes of files and disks as a person reads them, the same on every page.
+"""Sizes of files and disks, and counts of things, as a person reads them, the same on every page.
 
 Units are decimal, as the cap is: 16,000,000 bytes are 16.0 MB.
 """
@@ -14,3 +14,8 @@ def size_text(size: int) -> str:
         if size >= bytes_each:
             return f"{size / bytes_each:,.1f} {unit}"
     return "1 byte" if size == 1 else f"{size} bytes"
+
+
+def count_text(number: int, noun: str) -> str:
+    """A number of things: ``1 trial``, ``2,000 trials``; ``noun`` is the singular and takes an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

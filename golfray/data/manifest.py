@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin, get_type_hints
 
+from golfray.config.sizes import count_text
 from golfray.data.durable import write_whole
 from golfray.data.errors import DataError
 
@@ -72,8 +73,8 @@ class Manifest:
         points = ", ".join(f"{name} {value:.2f}" for name, value in self.reference_points.items())
         return [
             *(
-                f"{name}: {split.documents:,} documents, {split.tokens:,} tokens of {self.vocab_size:,} pieces, "
-                f"{split.scored_bytes:,} bytes, {len(split.shards)} shard(s)"
+                f"{name}: {count_text(split.documents, 'document')}, {split.tokens:,} tokens of {self.vocab_size:,} "
+                f"pieces, {split.scored_bytes:,} bytes, {count_text(len(split.shards), 'shard')}"
                 for name, split in (("train", self.train), ("val", self.val))
             ),
             f"on its validation text, in bits per byte: {points}",

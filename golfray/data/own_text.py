@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import sentencepiece
 
+from golfray.config.sizes import count_text
 from golfray.data.build import Contents, split_indices, trained_tokenizer_file, write_corpus
 from golfray.data.byte_accounting import find_inexact, has_byte_fallback
 from golfray.data.digest import digest_content
@@ -142,13 +143,19 @@ def _fill(folder: pathlib.Path, request: OwnText, say: Callable[[str], None]) ->
                 spool.add(document, digest_content(key))
             else:
                 blank += 1
-            progress.at(f"read {_count(len(spool))} so far")
-        say(f"read {_count(len(spool) + blank)} from {_count(len(paths), 'file')}: {spool.total_bytes:,} bytes of text")
+            progress.at(f"read {_documents(len(spool))} so far")
+        say(
+            f"read {_documents(len(spool) + blank)} from {count_text(len(paths), 'file')}: "
+            f"{spool.total_bytes:,} bytes of text"
+        )
         if blank:
-            say(f"left out {_count(blank)} without any text")
+            say(f"left out {_documents(blank)} without any text")
         parts = _split(spool, request, say)
         train, val = SpooledDocuments(spool, parts.train), SpooledDocuments(spool, parts.val)
-        say(f"split with seed {request.seed}: {_count(len(train))} to train on, {_count(len(val))} to validate on")
+        say(
+            f"split with seed {request.seed}: {_documents(len(train))} to train on, "
+            f"{_documents(len(val))} to validate on"
+        )
         if given is None or request.tokenizer is None:
             vocab_size = request.vocab_size or DEFAULT_VOCAB_SIZE
             model, file = train_tokenizer(train, vocab_size), trained_tokenizer_file(request.name, vocab_size)
@@ -216,13 +223,13 @@ def _split(spool: DocumentSpool, request: OwnText, say: Callable[[str], None]) -
     if doubled:
         first = min(doubled)
         say(
-            f"left out {_count(len(doubled))} that another one is the same as, such as "
+            f"left out {_documents(len(doubled))} that another one is the same as, such as "
             f"{_place(spool, request, first)}, which is {_place(spool, request, same[first])}"
         )
     if dropped:
-        say(f"left {_count(len(dropped))} out of training that --val has too")
+        say(f"left {_documents(len(dropped))} out of training that --val has too")
     if kept:
-        say(f"warning: {_count(len(kept))} of --val are trained on too; the corpus is marked as contaminated")
+        say(f"warning: {_documents(len(kept))} of --val are trained on too; the corpus is marked as contaminated")
     left = array.array("Q", (number for number in range(len(spool)) if number not in same or number in kept))
     train, val = _cut(left, given, request)
     return _Parts(train, val, len(doubled), len(dropped), len(kept))
@@ -239,12 +246,12 @@ def _cut(numbers: array.array[int], given: int, request: OwnText) -> tuple[Seque
         return train, val
     if len(numbers) < 2:
         raise DataError(
-            f"{_count(len(numbers))} in all, but training needs one and validation another; --separator cuts .txt "
+            f"{_documents(len(numbers))} in all, but training needs one and validation another; --separator cuts .txt "
             "files into documents, and --val names files to validate on"
         )
     if request.val_documents is not None and request.val_documents >= len(numbers):
         raise DataError(
-            f"--val-documents {request.val_documents}: must be fewer than the {_count(len(numbers))} that there are"
+            f"--val-documents {request.val_documents}: must be fewer than the {_documents(len(numbers))} that there are"
         )
     share = DEFAULT_VAL_SHARE if request.val_share is None else request.val_share
     count = request.val_documents or min(max(1, round(share * len(numbers))), len(numbers) - 1)
@@ -274,5 +281,5 @@ def _place(spool: DocumentSpool, request: OwnText, number: int) -> str:
     return f"{[*request.val_files, *request.files][spool.files[number]]}:{spool.lines[number]}"
 
 
-def _count(number: int, noun: str = "document") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _documents(number: int) -> str:
+    return count_text(number, "document")

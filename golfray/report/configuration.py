@@ -8,6 +8,7 @@ from typing import Any
 from golfray.config.errors import shown
 from golfray.config.resolve import Resolved
 from golfray.config.schema import field_info, field_paths
+from golfray.config.sizes import count_text
 from golfray.sweep.space import Space
 
 
@@ -70,9 +71,9 @@ def _space_lines(space: Space) -> Iterator[str]:
     yield ""
     for path, value in space.implied.items():
         yield f"{path} is {shown(value)} wherever the sampler searches: bits vary"
-    budget = [f"{space.trials} trials"] if space.trials is not None else []
+    budget = [count_text(space.trials, "trial")] if space.trials is not None else []
     budget += [f"{space.minutes:g} minutes"] if space.minutes is not None else []
-    yield f"budget: {' or '.join(budget)}; trial 0 runs on {space.replicates} seeds"
+    yield f"budget: {' or '.join(budget)}; trial 0 runs on {count_text(space.replicates, 'seed')}"
     yield f"sampler: {space.sampler}, seed {space.seed}"
     for index, point in enumerate(space.first_points):
         yield f"first point {index}: {', '.join(f'{path} {shown(value)}' for path, value in point.items())}"

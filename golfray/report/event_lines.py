@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from golfray.config.sizes import count_text
 from golfray.report.numbers import (
     KIND_STYLE,
     fidelity_text,
@@ -74,10 +75,10 @@ class EventLines:
     def _header(self, beginning: str) -> str:
         record = self._record
         header, budget = record.header, record.header["budget"]
-        limits = [f"{budget['trials']} trials"] if budget.get("trials") else []
+        limits = [count_text(budget["trials"], "trial")] if budget.get("trials") else []
         limits += [f"{budget['minutes']:g} minutes"] if budget.get("minutes") else []
         return beginning.format(name=record.name) + (
-            f"{header['preset']} at scale {header['scale']}, {header['workers']} workers a trial, "
+            f"{header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
             f"{' or '.join(limits) or 'no limit'}, cap {record.cap_bytes:,} bytes"
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from golfray.config.sizes import count_text
 from golfray.report.numbers import KIND_STYLE, bpb_text, bytes_text, first_line, margin_text, seconds_text
 from golfray.report.printable import printable
 from golfray.report.progress import Position, ended_trials, planned_trials, study_seconds_left
@@ -155,7 +156,7 @@ class Status:
     def of(cls, record: StudyRecord, best: TrialRecord | None, at: float) -> Status:
         """The status of a study whose best feasible trial is ``best``."""
         planned, ended = planned_trials(record), ended_trials(record)
-        done = f"{ended}/{planned} trials" if planned is not None else f"{ended} trials"
+        done = f"{ended}/{planned} trials" if planned is not None else count_text(ended, "trial")
         if best is None or best.bytes_total is None:
             words = "none feasible yet"
         else:

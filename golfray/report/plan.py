@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from golfray.config.sizes import size_text
+from golfray.config.sizes import count_text, size_text
 from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
 from golfray.sweep.disk_room import free_bytes
 from golfray.sweep.fit import chance_text
@@ -105,15 +105,15 @@ def _trials(plan: StudyPlan) -> Iterator[str]:
     counted = collections.Counter(plan.roles)
     words = ", ".join(role if count == 1 else f"{count} {role}" for role, count in counted.items())
     trials, minutes = plan.budget["trials"], plan.budget["minutes"]
-    limits = [f"{trials:g} trials without replicates"] if trials is not None else []
+    limits = [f"{count_text(int(trials), 'trial')} without replicates"] if trials is not None else []
     limits += [f"{minutes:g} minutes"] if minutes is not None else []
     ends = ", as time allows" if plan.time.limited else ""
-    yield f"{len(plan.roles)} trials{ends}: {words} (budget: {' or '.join(limits)})"
+    yield f"{count_text(len(plan.roles), 'trial')}{ends}: {words} (budget: {' or '.join(limits)})"
 
 
 def _time(plan: StudyPlan) -> Iterator[str]:
     time, costs = plan.time, plan.time.costs
-    rounds = "1 round" if time.rounds == 1 else f"{time.rounds} rounds"
+    rounds = count_text(time.rounds, "round")
     yield f"time: about {seconds_text(time.total_s)} in all, {rounds} of {_lanes(plan)}"
     yield f"  start: {seconds_text(costs.open_s)} to Ray, {seconds_text(costs.lanes_s)} to the first trial"
     phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in costs.phases.items())
@@ -137,7 +137,7 @@ def _disk(plan: StudyPlan, here: Surroundings) -> Iterator[str]:
     limit = "at most" if disk.bounded else "about"
     yield f"disk: {limit} {size_text(need.study)} in {here.study_folder} ({_free(here.study_folder)}): {parts}"
     retries = f"{disk.retries} of them made once more" if disk.retries > 1 else "one of them made once more"
-    trials = "1 trial" if disk.trials == 1 else f"{disk.trials} trials"
+    trials = count_text(disk.trials, "trial")
     ends = "" if disk.bounded else "; nothing but time limits their number"
     yield f"  for {trials}, {retries}; each further attempt at one needs {size_text(disk.an_attempt)}{ends}"
     if need.elsewhere:

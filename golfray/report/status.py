@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from golfray.config.sizes import size_text
+from golfray.config.sizes import count_text, size_text
 from golfray.report.documents import running_entry, study_document
 from golfray.report.live_table import rough_seconds_text
 from golfray.report.lookup import FoundStudy
@@ -96,7 +96,7 @@ class StudyStatus:
         record, header = self.record, self.record.header
         lines = [
             f"study {record.name} in {self.study.folder}: {self._condition_words()}",
-            f"  {header['preset']} at scale {header['scale']}, {header['workers']} workers a trial, "
+            f"  {header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
             f"{header['slots']} at once, cap {record.cap_bytes:,} bytes",
             f"trials: {self._trials_words()}",
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from golfray.config.errors import ConfigError
 from golfray.config.positions import parse_value
+from golfray.config.sizes import count_text
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -191,7 +192,11 @@ def _failures(record: StudyRecord) -> list[Text]:
     elapsed, ran = record.driven_seconds, [trial for trial in record.trials if not trial.too_large]
     ends = collections.Counter("running" if trial.outcome is None else trial.outcome.kind.value for trial in ran)
     counted = ", ".join(f"{count} {kind}" for kind, count in ends.items()) or "none"
-    lines.append(line(f"{len(ran)} trials in {seconds_text(elapsed)}: {counted}; {record.end_reason or 'not ended'}"))
+    lines.append(
+        line(
+            f"{count_text(len(ran), 'trial')} in {seconds_text(elapsed)}: {counted}; {record.end_reason or 'not ended'}"
+        )
+    )
     lines += _too_large(record)
     return lines
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
+from golfray.config.sizes import count_text
 from golfray.sweep.fit import Fit
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
@@ -195,7 +196,7 @@ class Agenda:
         """What of the budget is spent, now that nothing is left to ask."""
         if self._clock() >= self._deadline:
             return f"budget spent: {self._space.minutes:g} minutes"
-        return f"budget spent: {asked_trials(self._journal.record)} trials"
+        return f"budget spent: {count_text(asked_trials(self._journal.record), 'trial')}"
 
     def _ask_planned(self, point: Point) -> TrialRecord | None:
         """A point that runs whatever the sampler thinks; None where it is certain not to fit."""

@@ -61,7 +61,7 @@ def test_build_as_json(golfray, text):
 def test_check_of_what_was_built(golfray, built):
     ended = golfray.run("data", "check", "own")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[-1] == f"{golfray.folder}/own: 0 error(s), 0 warning(s)"
+    assert ended.out.splitlines()[-1] == f"{golfray.folder}/own: 0 errors, 0 warnings"
 
 
 def test_check_lists_all_that_is_wrong(golfray, built):

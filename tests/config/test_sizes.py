@@ -1,6 +1,6 @@
 import pytest
 
-from golfray.config.sizes import size_text
+from golfray.config.sizes import count_text, size_text
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,8 @@ from golfray.config.sizes import size_text
 )
 def test_sizes_are_decimal_as_the_cap_is(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_one_thing_and_several() -> None:
+    said = [count_text(count, "trial") for count in (0, 1, 2, 2000)]
+    assert said == ["0 trials", "1 trial", "2 trials", "2,000 trials"]

@@ -243,4 +243,4 @@ def test_the_sample_on_the_page_is_enough() -> None:
         dataset.shard("val", 0),
         dataset.tokenizer.model,
     ):
-        assert f"\n{path} " in layout
+        assert f"\n{path}" in layout

@@ -188,5 +188,5 @@ def test_points_that_cannot_fit_have_one_line_and_no_row(tmp_path, refused, said
     assert re.search(r"^\* +t000 ", text, re.MULTILINE)
     names = "t001" if refused == 1 else "t001, t002, t003, t004, t005, ..., t009"
     assert line_with(text, said) == f"{said} refused before training, too large to fit: {names}"
-    assert line_with(text, "1 trials in ").endswith(": 1 scored; 9 points in a row cannot fit")
+    assert line_with(text, "1 trial in ").endswith(": 1 scored; 9 points in a row cannot fit")
     assert not re.search("^ +t001", text, re.MULTILINE)
