@@ -53,7 +53,7 @@ _SMALL_ERROR = 0.1
 _SMALL_MODEL = 150_000
 
 # Rounding that makes up for errors moves integers a little beyond where the nearest would be.
-_GPTQ_ERROR = 0.01
+_GPTQ_ERROR = 0.02
 
 # Of larger models some rows of each tensor stand for all: a slow codec takes a second for so many weights.
 _MOST_DRAWN = 2**20
