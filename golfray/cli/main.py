@@ -38,6 +38,7 @@ from golfray.cli.size import size
 from golfray.cli.study import tune
 from golfray.cli.track import track, ui
 from golfray.cli.trial import score, train
+from golfray.cluster.errors import lacking_memory
 
 # Set before anything that reads them is imported; a person who wants them otherwise sets them first.
 ENVIRONMENT_VARIABLES = {
@@ -53,6 +54,12 @@ class PastTheParser(Exception):
     def __init__(self, error: KeyboardInterrupt | BrokenPipeError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class NoCurrentFolder(Exception):
+    """The current folder was deleted: no relative path means anything, and some libraries cannot even be loaded."""
+
+    exit_code = ENVIRONMENT
 
 
 class Verbs(typer.core.TyperGroup):
@@ -135,6 +142,7 @@ def _run(words: list[str]) -> int:
     output = Output(as_json=JSON_OPTION in options, verbose=not VERBOSE_OPTIONS.isdisjoint(options))
     stdout = _identity_of_stdout()
     try:
+        _check_current_folder()
         code = int(app(args=words, prog_name="golfray", standalone_mode=False) or 0)
         sys.stdout.flush()
     except PastTheParser as past:
@@ -166,6 +174,13 @@ def _run(words: list[str]) -> int:
     if code in (HUNG_UP, INTERRUPTED, TERMINATED):
         print(f"golfray: {MEANINGS[code]}", file=sys.stderr)
     return code
+
+
+def _check_current_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise NoCurrentFolder("the current folder was deleted; cd to one that exists, and try again") from None
 
 
 def _leave(output: Output, code: int) -> int:
@@ -207,6 +222,12 @@ def _explain(output: Output, error: Exception) -> int:
         _complain(message)
         if output.verbose:
             # It may be a bug of ours all the same, and the message does not say who asked for the file.
+            sys.excepthook(type(error), error, error.__traceback__)
+    elif (lacking := lacking_memory(error)) is not None:
+        said = (message.splitlines() or [type(error).__name__])[0]
+        message, code = f"{lacking} ({said}); free memory, or make model or batch smaller", ENVIRONMENT
+        _complain(message)
+        if output.verbose:
             sys.excepthook(type(error), error, error.__traceback__)
     else:
         message, code = f"this is a bug of golfray ({type(error).__name__}); please report it", BUG

@@ -45,7 +45,7 @@ def track(study: str | None = STUDY_ARGUMENT, tracking_uri: str | None = TRACKIN
 @with_output
 def ui(
     study: str | None = STUDY_ARGUMENT,
-    port: int = typer.Option(5000, help="Port on 127.0.0.1."),
+    port: int = typer.Option(5000, min=1, max=65_535, help="Port on 127.0.0.1."),
     *,
     output: Output,
 ) -> None:

@@ -25,17 +25,17 @@ def describe_error(error: BaseException) -> str:
     """One line: what ran out where something did, type, first line of the message, innermost own place."""
     message = (str(error).strip().splitlines() or [""])[0][:LONGEST_TEXT]
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    lacking, place = _lacking_memory(error), _own_place(error.__traceback__)
+    lacking, place = lacking_memory(error), _own_place(error.__traceback__)
     return (f"{lacking}: " if lacking else "") + text + (f" ({place})" if place else "")
 
 
 def error_identity(error: BaseException) -> str:
     """Type and innermost own place, such as ``ValueError at shards.py:41``: equal for two failures of one kind."""
-    name, place = _lacking_memory(error) or type(error).__name__, _own_place(error.__traceback__)
+    name, place = lacking_memory(error) or type(error).__name__, _own_place(error.__traceback__)
     return f"{name} at {place}" if place else name
 
 
-def _lacking_memory(error: BaseException) -> str | None:
+def lacking_memory(error: BaseException) -> str | None:
     """Which memory it was that did not suffice; None for any other error. Torch says it of the host's in words only."""
     text, kind = str(error), type(error)
     # By name: a driver has no torch.

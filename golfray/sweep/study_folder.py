@@ -128,7 +128,9 @@ def only_driver_of(folder: Path) -> Iterator[None]:
         try:
             _sign(folder, driver)
         except OSError as error:
-            raise StudyFolderError(f"{folder}: cannot be written: {error.strerror}; {_ELSEWHERE}") from error
+            raise StudyFolderError(
+                f"{folder}: {DRIVER_NAME} cannot be written: {error.strerror}; {_ELSEWHERE}"
+            ) from error
         with _signed(folder):
             yield
 
@@ -246,6 +248,8 @@ def _take(handle: int) -> None:
 
 
 def _sign(folder: Path, driver: Driver) -> None:
+    # What stands there is of a driver that is gone, or no file at all: whoever opens a pipe waits for its other end.
+    (folder / DRIVER_NAME).unlink(missing_ok=True)
     try:
         (folder / DRIVER_NAME).write_text(json.dumps(dataclasses.asdict(driver)), encoding="utf-8")
     except OSError:

@@ -64,6 +64,8 @@ def load_mlflow() -> Mlflow:
         importlib.import_module("mlflow.exceptions").MlflowException,
         importlib.import_module("sqlalchemy.exc").SQLAlchemyError,
         importlib.import_module("alembic.util.exc").CommandError,
+        # JSON of another service.
+        importlib.import_module("google.protobuf.json_format").ParseError,
         sqlite3.Error,
         OSError,
     )

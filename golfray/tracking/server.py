@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -26,6 +28,7 @@ from golfray.tracking.store import ARTIFACTS_NAME, Store
 HOST = "127.0.0.1"
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
+PARENT_SECONDS = 1.0
 
 
 class ServerError(Exception):
@@ -74,7 +77,7 @@ def check_port(port: int) -> None:
 
 def _start(store: Store, port: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
     artifacts = (store.study_folder / ARTIFACTS_NAME).as_uri()
-    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)]
+    command = [sys.executable, "-m", __name__, str(os.getpid()), "server", "--host", HOST, "--port", str(port)]
     # One worker: each holds a few hundred megabytes, and one person looks at the page.
     command += ["--workers", "1"]
     command += ["--backend-store-uri", store.uri]
@@ -113,7 +116,7 @@ def _wait_until_up(server: subprocess.Popen[bytes], port: int, output: IO[bytes]
                     return
                 # Another server took the port since it was looked at, and ours is about to find out.
                 time.sleep(0.2)
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"MLflow did not answer on port {port} within {START_SECONDS:.0f} s ({error}):\n{_tail(output)}"
@@ -165,3 +168,16 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _end_with(parent: int) -> None:
+    """End this process and all that it started once ``parent`` is gone: one that was killed ends nothing itself."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    # MLflow's own command line, in a process that knows whose it is.
+    threading.Thread(target=_end_with, args=(int(sys.argv.pop(1)),), daemon=True).start()
+    runpy.run_module("mlflow", run_name="__main__", alter_sys=True)

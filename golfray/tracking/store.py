@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import http.client
 import os
 import re
 import shlex
@@ -208,6 +209,8 @@ class Store:
             cause = getattr(error, "reason", error)
             # Which certificates are trusted is set by MLflow's own variables, which urllib does not know.
             why = None if isinstance(cause, ssl.SSLError) else str(getattr(cause, "strerror", None) or cause)
+        except http.client.HTTPException:
+            why = "what listens there does not speak HTTP"
         if why is None:
             return None
         return (

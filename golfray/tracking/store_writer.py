@@ -128,6 +128,8 @@ class StoreWriter:
             location = self._store.artifact_location(name)
             self._experiment = self._client.create_experiment(name, artifact_location=location)
             known = {}
+        elif not experiment.experiment_id:
+            raise TrackingError(f"MLflow at {self._store.name}: something else answers there", "name another address")
         elif experiment.lifecycle_stage != "active":
             raise TrackingError(
                 f"MLflow at {self._store.name}: experiment {name} was deleted there",

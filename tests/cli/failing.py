@@ -76,6 +76,7 @@ ENDS = {
     ),
     "budget": too_few_minutes,
     "file": raising(FileNotFoundError(errno.ENOENT, "No such file or directory", "absent.bin")),
+    "memory": raising(MemoryError()),
     "launch": raising(LaunchError("the trial ended with exit code 1")),
     "locked": raising(StudyLocked("studies/muon: another golfray is at work here")),
     "verdict": raising(typer.Exit(7)),

@@ -25,6 +25,11 @@ ENDS: dict[str, tuple[int, str | None, str | None]] = {
     "usage": (2, "golfray: a.yaml:14:7 knobs.x.high: must be > low (0.02), got 0.002", None),
     "budget": (3, "golfray: budget.minutes: does not hold even one trial", None),
     "file": (4, "golfray: absent.bin: No such file or directory", None),
+    "memory": (
+        4,
+        "golfray: host memory exhausted (MemoryError); free memory, or make model or batch smaller",
+        None,
+    ),
     "launch": (4, "golfray: the trial ended with exit code 1", None),
     "locked": (5, "golfray: studies/muon: another golfray is at work here", None),
     "verdict": (7, None, None),
@@ -111,6 +116,19 @@ def test_an_error_of_the_system_has_its_traceback_where_more_is_wanted(run):
     lines = ended.stderr.splitlines()
     assert lines[:2] == ["golfray: absent.bin: No such file or directory", "Traceback (most recent call last):"]
     assert lines[-1] == "FileNotFoundError: [Errno 2] No such file or directory: 'absent.bin'"
+
+
+def test_a_current_folder_that_was_deleted(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = [sys.executable, SCRIPT, "fail", "well", "--json"]
+    # The shell deletes the folder in which the command starts.
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *command], cwd=folder, capture_output=True, text=True
+    )
+    message = "the current folder was deleted; cd to one that exists, and try again"
+    assert (ended.returncode, ended.stderr) == (4, f"golfray: {message}\n")
+    assert json.loads(ended.stdout)["message"] == message
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["--version"]])

@@ -152,7 +152,7 @@ def test_unknown_paths(path: str, message: str) -> None:
         ("schedule.warmdown_share", 1.01, "must be a number > 0 and <= 1 or null, got 1.01"),
         ("muon.ns_dtype", "float16", 'must be one of bfloat16, float32, got "float16"'),
         ("stop.steps", 0, "must be an integer >= 1 or null, got 0"),
-        ("stop.seconds", 0, "must be a number > 0 or null, got 0"),
+        ("stop.seconds", 0, "must be a number > 0 and <= 31536000 or null, got 0"),
         ("data.folder", None, "must be text, got null"),
         ("export.bits_attention", 33, "must be an integer >= 2 and <= 32, got 33"),
         ("export.bits_mlp", 1, "must be an integer >= 2 and <= 32, got 1"),
@@ -176,10 +176,10 @@ def test_an_integer_serves_where_a_number_is_meant() -> None:
 def test_bounds_that_are_described_are_the_bounds_that_are_checked() -> None:
     for path in field_paths():
         info = field_info(path)
-        tiny = 1 if info.kind == "int" else 1e-9
-        for bound, is_open, outward in ((info.low, info.low_open, -tiny), (info.high, info.high_open, tiny)):
+        for bound, is_open, side in ((info.low, info.low_open, -1), (info.high, info.high_open, 1)):
             if bound is None:
                 continue
+            outward = side * (1 if info.kind == "int" else max(1e-9, 1e-9 * abs(bound)))
             at_bound = int(bound) if info.kind == "int" else float(bound)
             inside = at_bound - outward if is_open else at_bound
             outside = at_bound if is_open else at_bound + outward

@@ -81,7 +81,7 @@ def test_an_artifact_that_is_a_program(tmp_path, content, settings):
     [
         ({"model": {"num_heads": 0}}, "model.num_heads: must be an integer >= 1, got 0"),
         ({"model": {"num_heads": 3}}, "model_dim / num_heads must be an even integer"),
-        ({"model": {"model_dim": "64"}}, 'model.model_dim: must be an integer >= 1, got "64"'),
+        ({"model": {"model_dim": "64"}}, 'model.model_dim: must be an integer >= 1 and <= 65536, got "64"'),
         ({"model": 3}, "settings model: is a section"),
         ({"batch": {"seq_len": 0}}, "batch.seq_len: must be an integer >= 1, got 0"),
         ({"runtime": {"dtype": "float99"}}, "runtime.dtype: must be one of auto, float32, bfloat16"),

@@ -73,6 +73,27 @@ def test_a_signature_that_is_just_written_names_nobody(tmp_path: Path, content: 
         pass
 
 
+@pytest.mark.parametrize("verb", ["tune", "track"])
+def test_a_pipe_or_a_link_in_the_place_of_the_signature_is_replaced(tmp_path: Path, verb: str) -> None:
+    """Whoever writes into a pipe waits for a reader, and into a link writes elsewhere."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    for put in (os.mkfifo, lambda place: place.symlink_to(elsewhere)):
+        put(tmp_path / DRIVER_NAME)
+        with only_driver_of(tmp_path) if verb == "tune" else no_driver_in(tmp_path, verb):
+            assert driver_of(tmp_path).verb == verb
+    assert elsewhere.read_text() == "mine"
+
+
+def test_a_folder_in_the_place_of_the_signature_is_named(tmp_path: Path) -> None:
+    (tmp_path / DRIVER_NAME).mkdir()
+    message = f"{DRIVER_NAME} cannot be written: Is a directory"
+    with pytest.raises(StudyFolderError, match=message), only_driver_of(tmp_path):
+        pass
+    with no_driver_in(tmp_path, "track"):
+        pass
+
+
 @pytest.mark.parametrize(
     ("holds", "wants", "message"),
     [

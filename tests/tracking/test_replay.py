@@ -14,7 +14,7 @@ from golfray.tracking.client import load_mlflow
 from golfray.tracking.projection import CURVE_POINTS, RUN_STATUS, Curve
 from golfray.tracking.replay import replay
 from golfray.tracking.store import Store, TrackingError
-from tests.tracking.stores import store_content
+from tests.tracking.stores import answering, store_content
 
 
 def client(folder):
@@ -365,3 +365,23 @@ def test_a_store_that_mlflow_cannot_use_is_said_and_kept(study_folder, StudyLog,
     with pytest.raises(TrackingError, match=what):
         replay(study_folder)
     assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("<html>please log in</html>", "not in a valid JSON format"),
+        ("{}", "something else answers there; name another address"),
+        ('{"experiment": 5}', "Failed to parse experiment field"),
+    ],
+)
+def test_a_service_that_is_not_mlflow_is_said(tmp_path, StudyLog, body, message):
+    log = StudyLog(tmp_path / "study")
+    log.start()
+    log.close()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with (
+        answering(f"{head}{body}".encode()) as uri,
+        pytest.raises(TrackingError, match=f"MLflow at {uri}: .*{message}"),
+    ):
+        replay(tmp_path / "study", Store.of(tmp_path / "study", uri))

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from golfray.tracking.store import FREE_BYTES, Store, TrackingError, TrackingUriError
-from tests.tracking.stores import free_port
+from tests.tracking.stores import answering, free_port
 
 
 def test_without_an_address_the_store_is_the_studys_own(tmp_path):
@@ -125,6 +125,12 @@ def test_a_server_that_does_not_answer_is_a_warning(tmp_path):
     uri = f"http://127.0.0.1:{free_port()}"
     assert f"MLflow at {uri} does not answer (Connection refused)" in Store.of(tmp_path, uri).check()
     assert "does not answer" in Store.of(tmp_path, "http://tracker.invalid").check()
+
+
+def test_a_server_that_speaks_something_else_is_a_warning(tmp_path):
+    with answering(b"SSH-2.0-OpenSSH_9.6\r\n") as uri:
+        said = Store.of(tmp_path, uri).check()
+    assert said.startswith(f"MLflow at {uri} does not answer (what listens there does not speak HTTP); trials run")
 
 
 def test_a_disk_without_room_is_refused(tmp_path, mount):
