@@ -15,9 +15,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
+    from golfray.core.model import GPT
     from golfray.core.settings import RunSettings
     from golfray.data.corpus import Corpus
     from tests.forks import Forks
@@ -32,6 +34,11 @@ TINY: dict[str, dict[str, Any]] = {
     "export": {"keep_float_max_numel": 256, "scale_floor": 0.0},
     "runtime": {"device": "cpu", "dtype": "float32", "compile": "off", "log_points": 1000},
 }
+
+
+# What an example takes depends on who else computes here.
+hypothesis.settings.register_profile("golfray", deadline=None)
+hypothesis.settings.load_profile("golfray")
 
 
 def pytest_configure() -> None:
@@ -132,16 +139,39 @@ def trained_folder(
 
     from golfray.core.gang import Gang
     from golfray.core.trial import run_trial
+    from tests.threads import one_thread
 
     alone = Gang(rank=0, world_size=1, device=torch.device("cpu"))
 
     folder = tmp_path_factory.mktemp("trained")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    result = run_trial(tiny_settings(stop={"steps": 40}), alone, folder)
-    torch.set_num_threads(before)
+    with one_thread():
+        result = run_trial(tiny_settings(stop={"steps": 40}), alone, folder)
     assert result["kind"] == "scored"
     return folder
+
+
+@pytest.fixture(scope="session")
+def artifact(trained_folder: pathlib.Path) -> bytes:
+    """What that trial exported, in the reference format."""
+    return (trained_folder / "final_model.int8.ptz").read_bytes()
+
+
+@pytest.fixture
+def container(artifact: bytes) -> dict:
+    """What is inside, for a test to change."""
+    from golfray.core.artifact import unpack_artifact
+
+    return unpack_artifact(artifact)
+
+
+@pytest.fixture
+def tiny_model(tiny_settings: "Callable[..., RunSettings]") -> "GPT":
+    """The model of that trial, untrained."""
+    import torch
+
+    from golfray.core.model import build_model
+
+    return build_model(tiny_settings().model, torch.float32, torch.device("cpu"))
 
 
 @pytest.fixture

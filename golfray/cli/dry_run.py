@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> None:
     """Say the plan of a study of ``space`` in ``study_folder``, and what of it could not be kept here.
 
-    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``DataError`` or ``TrackingError`` where the
-    study itself would be refused.
+    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or
+    ``TrackingError`` where the study itself would be refused.
     """
     from golfray.cli.prepare import disk_of
+    from golfray.cli.wiring import check_codecs
     from golfray.cluster.preflight import plan_lanes
     from golfray.cluster.resources import local_resources
     from golfray.report.plan import Surroundings, plan_document, plan_lines
@@ -29,10 +30,12 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.agenda import work_left
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
+    from golfray.sweep.past_studies import recorded_study
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.study_folder import holds_study
 
+    check_codecs(space)
     space, corpus = _planned_on(space)
     warning = store.foresee()
     config, new_study = space.base.config, work_left(space, StudyRecord())
@@ -41,7 +44,9 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     costs = _costs(work, lanes, study_folder.parent)
     disk = disk_of(space, new_study, store)
     code = bytes_code(config.to_run_settings(0))
-    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code)
+    earlier = recorded_study(study_folder.parent, work, lanes.slots)
+    record = None if earlier is None else earlier[1]
+    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code, earlier=record)
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,

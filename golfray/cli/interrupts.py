@@ -83,13 +83,16 @@ def let_go_of_terminal() -> None:
 
 
 class Interruptible(Protocol):
-    """What these handlers ask of a study. Each only sets a flag, since a signal may come between any two bytecodes."""
+    """What these handlers ask of a study. A signal may come between any two bytecodes, so most only set a flag."""
 
     def drain(self, reason: str) -> None:
         """Start no further trial; let the running ones end by themselves."""
 
     def stop(self, reason: str) -> None:
         """Start no further trial and end the running ones cooperatively."""
+
+    def leave(self, error: BaseException) -> None:
+        """Raise ``error`` as soon as what may not be broken off is done."""
 
     def running_words(self) -> str:
         """What runs and how long it may still take, in words."""
@@ -153,7 +156,7 @@ class Interrupts:
             self._study.stop(reason)
             self._say(lambda: f"{reason}: ending the running trials; once more to leave at once")
         elif number != signal.SIGHUP:
-            raise _leaving(number)
+            self._study.leave(_leaving(number))
 
     def _draining(self) -> str:
         return (

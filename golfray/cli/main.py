@@ -34,6 +34,7 @@ from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_t
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
 from golfray.cli.show import show_app
+from golfray.cli.size import size
 from golfray.cli.study import tune
 from golfray.cli.track import track, ui
 from golfray.cli.trial import score, train
@@ -74,7 +75,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, status, logs, train, score, export, pack, selftest, track, ui):
+for verb in (tune, status, logs, size, train, score, export, pack, selftest, track, ui):
     app.command()(verb)
 data_app.command()(fetch)
 app.add_typer(data_app, name="data")

@@ -6,11 +6,15 @@ import dataclasses
 
 from golfray.cluster.ledger import Entry, Stage
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.trial_record import setting_at
 
 # A report may be this many times later than those before it were, or than it should be by what the warm-up took.
 _LATE_REPORTS = 3.0
 # Where nothing says how far apart reports will be, the first one may take this many times ``progress``.
 _UNKNOWN_PACE = 10.0
+
+# Phases for which a run has a time of its own, and the setting that says it.
+_OWN_TIME = {"train": "stop.seconds", "sliding": "evaluation.sliding_seconds"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +43,8 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
     if entry.stage is not Stage.RUNNING:
         missing = "not every rank took it" if entry.stage is Stage.OFFERED else "no lane took it, though one was free"
         return _passed(Overdue("start", "start", limits.start, missing), now - entry.waiting_since)
-    settings = entry.job.settings
-    own = {
-        "train": settings.get("stop", {}).get("seconds"),
-        "sliding": settings.get("evaluation", {}).get("sliding_seconds"),
-    }
-    whole = limits.of(entry.phase, own.get(entry.phase))
+    own = _OWN_TIME.get(entry.phase)
+    whole = limits.of(entry.phase, None if own is None else setting_at(entry.job.settings, own))
     if whole is not None:
         missing = "no phase was entered" if entry.phase == "start" else "it was not over"
         late = _passed(Overdue(entry.phase, entry.phase, whole, missing), now - entry.phase_since)
@@ -75,14 +75,15 @@ def _expected_apart(entry: Entry) -> float | None:
     is not in its settings.
     """
     settings = entry.job.settings
-    stop, warmup = settings.get("stop", {}), settings.get("schedule", {}).get("warmup_steps")
-    points, taken = settings.get("runtime", {}).get("log_points"), entry.phases.get("compile")
+    warmup, points = (setting_at(settings, path) for path in ("schedule.warmup_steps", "runtime.log_points"))
+    taken = entry.phases.get("compile")
     if not warmup or not points or taken is None or settings.get("clock_trace"):
         return None
     step_s = taken / warmup
-    if (seconds := stop.get("seconds")) is not None:
-        return max(seconds / points, step_s)
-    return None if stop.get("steps") is None else max(stop["steps"] / points, 1.0) * step_s
+    steps, seconds = (setting_at(settings, path) for path in ("stop.steps", "stop.seconds"))
+    if seconds is not None:
+        return float(max(seconds / points, step_s))
+    return None if steps is None else float(max(steps / points, 1.0) * step_s)
 
 
 def _passed(limit: Overdue, elapsed_s: float) -> Overdue | None:

@@ -26,7 +26,14 @@ def forced_outcome(entry: Entry, how: str, now: float) -> Outcome:
     return Outcome(kind, reason, phases=entry.phases_until(now), error=entry.stop_error)
 
 
-def crash_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_reason: str = "") -> Outcome:
+def lane_failed_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_reason: str = "") -> Outcome:
+    """The end of a job whose lane failed under it, whether or not it had been asked to stop."""
+    if entry.stop_reason is not None:
+        return forced_outcome(entry, "its lane ended before it could stop", now)
+    return _crash_outcome(entry, errors, now, lane_reason)
+
+
+def _crash_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_reason: str) -> Outcome:
     """The end of a job whose lane failed: a dead rank before a raising one, the first exception before its echoes.
 
     When a rank dies or raises, its peers' collectives fail a moment later; those say nothing about the cause.
@@ -45,10 +52,3 @@ def crash_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_r
         return Outcome(Kind.CRASHED, reason, phases=phases, error="lane lost")
     rank, error = next(iter(reported.items()))
     return Outcome(Kind.CRASHED, f"rank {rank}: {error.text}", phases=phases, error=error.error)
-
-
-def lane_failed_outcome(entry: Entry, errors: dict[int, RankError], now: float, lane_reason: str = "") -> Outcome:
-    """The end of a job whose lane failed under it, whether or not it had been asked to stop."""
-    if entry.stop_reason is not None:
-        return forced_outcome(entry, "its lane ended before it could stop", now)
-    return crash_outcome(entry, errors, now, lane_reason)

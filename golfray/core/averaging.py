@@ -1,6 +1,7 @@
 """Weights averaged over the steps of a run: exponentially (EMA), or as the mean of snapshots (SWA).
 
-Section 4 of the frontier switches. Both take every entry of the model's state, and take it in float32.
+Section 4 of the frontier switches. Both take every entry of the model's state, and take it in float32. They look the
+entries up once: training changes weights in place.
 """
 
 import math
@@ -20,12 +21,12 @@ class ExponentialAverage:
 
     def __init__(self, model: torch.nn.Module, settings: RunSettings) -> None:
         self.settings = settings
-        self.names = list(model.state_dict())
-        self.average = [tensor.detach().float().clone() for tensor in model.state_dict().values()]
+        self.live = model.state_dict()
+        self.average = [tensor.float().clone() for tensor in self.live.values()]
         self.progress = 0.0
 
     @torch.no_grad()
-    def after_step(self, model: torch.nn.Module, steps: int, elapsed_s: float) -> None:
+    def after_step(self, steps: int, elapsed_s: float) -> None:
         """Take in the weights after ``steps`` steps, ``elapsed_s`` seconds into the run."""
         averaging = self.settings.averaging
         progress = run_progress(self.settings.stop, steps, elapsed_s)
@@ -34,11 +35,11 @@ class ExponentialAverage:
             decay = math.exp((self.progress - progress) / averaging.ema_window_share)
         self.progress = progress
         torch._foreach_mul_(self.average, decay)
-        torch._foreach_add_(self.average, live_weights(model), alpha=1.0 - decay)
+        torch._foreach_add_(self.average, in_float32(self.live), alpha=1.0 - decay)
 
     def averaged(self) -> dict[str, torch.Tensor] | None:
         """The averaged state, float32."""
-        return dict(zip(self.names, self.average, strict=True))
+        return dict(zip(self.live, self.average, strict=True))
 
     def metrics(self) -> dict[str, float]:
         """Nothing: how much of the run counts is a setting."""
@@ -54,13 +55,13 @@ class SnapshotAverage:
 
     def __init__(self, model: torch.nn.Module, settings: RunSettings) -> None:
         self.settings = settings
-        self.names = list(model.state_dict())
-        self.total = [torch.zeros_like(tensor, dtype=torch.float32) for tensor in model.state_dict().values()]
+        self.live = model.state_dict()
+        self.total = [torch.zeros_like(tensor, dtype=torch.float32) for tensor in self.live.values()]
         self.count = 0
         self.progress, self.multiplier = 0.0, lr_multiplier(settings.schedule, settings.stop, 0, 0.0)
 
     @torch.no_grad()
-    def after_step(self, model: torch.nn.Module, steps: int, elapsed_s: float) -> None:
+    def after_step(self, steps: int, elapsed_s: float) -> None:
         """Take a snapshot of the weights after ``steps`` steps, ``elapsed_s`` seconds in, where one is due."""
         averaging = self.settings.averaging
         progress = run_progress(self.settings.stop, steps, elapsed_s)
@@ -71,7 +72,7 @@ class SnapshotAverage:
         if averaging.swa_every_share is not None:
             due = passes_multiple(self.progress, progress, averaging.swa_every_share)
         if begun and due:
-            torch._foreach_add_(self.total, live_weights(model))
+            torch._foreach_add_(self.total, in_float32(self.live))
             self.count += 1
         self.progress = progress
         self.multiplier = lr_multiplier(self.settings.schedule, self.settings.stop, steps, elapsed_s)
@@ -80,7 +81,7 @@ class SnapshotAverage:
         """The mean of the snapshots, float32; None where there are fewer than two, which are no average."""
         if self.count < 2:
             return None
-        return {name: total / self.count for name, total in zip(self.names, self.total, strict=True)}
+        return {name: total / self.count for name, total in zip(self.live, self.total, strict=True)}
 
     def metrics(self) -> dict[str, float]:
         """How many snapshots were taken."""
@@ -105,9 +106,9 @@ def make_averager(model: torch.nn.Module, settings: RunSettings) -> Averager | N
     raise ValueError(f"averaging.method must be none, ema or swa, got {method!r}")
 
 
-def live_weights(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Every entry of the model's state in float32, in order."""
-    return [tensor.detach().float() for tensor in model.state_dict().values()]
+def in_float32(state: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Every entry of a state in float32, in order."""
+    return [tensor.float() for tensor in state.values()]
 
 
 def passes_multiple(before: float, now: float, share: float) -> bool:

@@ -1,5 +1,7 @@
 """A state dict as a flat artifact and back: what is stored how, from settings; each step callable by itself."""
 
+from collections.abc import Callable
+
 import torch
 
 from golfray.core.clip import column_scales, round_to_steps, row_scales
@@ -13,17 +15,24 @@ from golfray.core.tensor_rules import TensorRule, rule_of
 
 
 def export_state(
-    state: dict[str, torch.Tensor], export: ExportSettings, hessians: dict[str, torch.Tensor] | None = None
+    state: dict[str, torch.Tensor],
+    export: ExportSettings,
+    hessians: dict[str, torch.Tensor] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> bytes:
     """The artifact's bytes. Raises ``ValueError`` as :func:`store_tensor`, ``ImportError`` without the codec.
 
     ``hessians``: with ``export.gptq``, those of :func:`collect_hessians`; a tensor that has none there (the table of an
-    untied model) is rounded to the nearest.
+    untied model) is rounded to the nearest, which ``say`` is told.
     """
     if export.gptq and not hessians:
         raise ValueError("export.gptq needs Hessians, collected on training tokens")
     factors = factor_hessians(hessians, export.gptq_damping) if export.gptq and hessians else {}
     rules = {name: tensor_rule(name, tensor, export) for name, tensor in state.items()}
+    if export.gptq and say is not None:
+        missing = [name for name, rule in rules.items() if rule and rule.bits <= 8 and name not in factors]
+        if missing:
+            say(f"no Hessian, so rounded to the nearest without GPTQ: {', '.join(missing)}")
     tensors = {name: store_tensor(name, state[name], rules[name], factors.get(name)) for name in storage_order(rules)}
     content = write_content(tensors, choose_digits(tensors, export))
     return seal(content, export.codec, export.codec_level, export.shuffle)
@@ -33,14 +42,6 @@ def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
     """Names with those of one rule beside each other: what a codec learns of one tensor then holds for the next."""
     kinds = list(rules.values())
     return sorted(rules, key=lambda name: kinds.index(rules[name]))
-
-
-def without_hessian(
-    state: dict[str, torch.Tensor], export: ExportSettings, hessians: dict[str, torch.Tensor]
-) -> list[str]:
-    """Names of the tensors that are stored as integers without GPTQ, as no Hessian is known for them."""
-    rules = {name: tensor_rule(name, tensor, export) for name, tensor in state.items() if name not in hessians}
-    return [name for name, rule in rules.items() if rule is not None and rule.bits <= 8]
 
 
 def load_artifact(content: bytes) -> dict[str, torch.Tensor]:

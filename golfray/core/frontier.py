@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy
 import torch
@@ -10,7 +10,7 @@ import torch
 from golfray.core.averaging import Averager, make_averager
 from golfray.core.byte_table import ByteTable
 from golfray.core.codec import codec_module
-from golfray.core.exporter import export_state, load_artifact, without_hessian
+from golfray.core.exporter import export_state, load_artifact
 from golfray.core.gang import Gang
 from golfray.core.gptq import collect_hessians
 from golfray.core.model import GPT
@@ -19,6 +19,8 @@ from golfray.core.settings import ExportSettings, RunSettings, StopSettings
 from golfray.core.shards import TokenStream
 from golfray.core.sliding import score_sliding
 from golfray.core.trial import Parts
+
+FLAT_ARTIFACT = "final_model.flat"
 
 
 def training_stop(settings: RunSettings) -> StopSettings:
@@ -34,6 +36,13 @@ def training_stop(settings: RunSettings) -> StopSettings:
     return dataclasses.replace(stop, seconds=stop.seconds - reserve)
 
 
+def calibration_batches(settings: RunSettings, stream: TokenStream, device: torch.device) -> Iterator[torch.Tensor]:
+    """The first ``export.gptq_batches`` micro-batches of the training tokens: int64 (sequences, seq_len)."""
+    batch = settings.batch
+    for number in range(settings.export.gptq_batches):
+        yield stream.slice_batch(number, batch.tokens // batch.slices, batch.seq_len)[0].to(device)
+
+
 class FrontierParts(Parts):
     """All that the settings may ask for. Raises ``ImportError`` where the codec is not installed: before training."""
 
@@ -44,7 +53,7 @@ class FrontierParts(Parts):
         self.hessians: dict[str, torch.Tensor] = {}
         self.flat = settings.export.format == "flat"
         if self.flat:
-            self.artifact_name = "final_model.flat"
+            self.artifact_name = FLAT_ARTIFACT
 
     def training_settings(self, settings: RunSettings) -> RunSettings:
         """The settings, with the end that leaves time for calibration. Raises ``ValueError`` on what is not core's."""
@@ -60,7 +69,7 @@ class FrontierParts(Parts):
     def after_step(self, steps: int, seconds: float) -> None:
         """Take in the weights."""
         if self.averager is not None:
-            self.averager.after_step(self.model, steps, seconds)
+            self.averager.after_step(steps, seconds)
 
     def end(self, score: Callable[[], Score]) -> dict[str, float]:
         """Put the average in the place of the live weights, whose score is ``bpb/live`` and ``val_loss/live``.
@@ -75,24 +84,21 @@ class FrontierParts(Parts):
         return {"bpb/live": live.bits_per_byte, "val_loss/live": live.loss, **self.averager.metrics()}
 
     def calibrate(self, stream: TokenStream, enter: Callable[[str], None]) -> None:
-        """Collect Hessians over the first ``export.gptq_batches`` micro-batches of the stream, if GPTQ is asked for.
+        """Collect Hessians over :func:`calibration_batches`, if GPTQ is asked for.
 
         Rank 0 alone does it, since it alone exports; so the result is the same on any number of ranks.
         """
         settings, device = self.settings, self.gang.device
-        export, batch = settings.export, settings.batch
-        if not export.gptq:
+        if not settings.export.gptq:
             return
         enter("calibrate")
         if self.gang.rank:
             return
         begun = time.perf_counter()
-        numbers, tokens = range(export.gptq_batches), batch.tokens // batch.slices
-        batches = (stream.slice_batch(number, tokens, batch.seq_len)[0].to(device) for number in numbers)
-        self.hessians = collect_hessians(self.model, batches)
+        self.hessians = collect_hessians(self.model, calibration_batches(settings, stream, device))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        taken, reserve = time.perf_counter() - begun, export.gptq_reserve_seconds
+        taken, reserve = time.perf_counter() - begun, settings.export.gptq_reserve_seconds
         if settings.stop.seconds is not None and 0 < reserve < taken:
             print(f"golfray: calibration took {taken:.1f} s, export.gptq_reserve_seconds were {reserve:g}", flush=True)
 
@@ -100,9 +106,7 @@ class FrontierParts(Parts):
         """The artifact's bytes in the format that is asked for; says which integers GPTQ had no Hessian for."""
         if not self.flat:
             return super().export_state(state, export)
-        if export.gptq and (missing := without_hessian(state, export, self.hessians)):
-            print(f"golfray: no Hessian, so rounded to the nearest without GPTQ: {', '.join(missing)}", flush=True)
-        return export_state(state, export, self.hessians)
+        return export_state(state, export, self.hessians, lambda line: print(f"golfray: {line}", flush=True))
 
     def load_artifact(self, content: bytes) -> dict[str, torch.Tensor]:
         """The state dict inside an artifact of the format that is asked for."""

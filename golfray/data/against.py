@@ -13,7 +13,7 @@ from golfray.data.digest import digest_content, digest_tokens
 from golfray.data.errors import DataError
 from golfray.data.manifest import read_manifest
 from golfray.data.overlap import Overlap
-from golfray.data.split_tally import DocumentSpan, SplitTally
+from golfray.data.split_tally import DocumentSpan, tally_split
 from golfray.data.text_files import TextFormat, read_text_files
 from golfray.data.token_files import read_token_documents
 from golfray.data.tokenizer import NORMALIZER, load_tokenizer
@@ -68,15 +68,8 @@ def open_against(
     else:
         return Against(path, Overlap(_digest_texts(path, tokenizer)), by_tokens=True)
     theirs = tokenizer if other is None else load_tokenizer(other)
-    for shard in shards:
-        tally = SplitTally(None, int(theirs.vocab_size()))
-        tally.read(shard)
-        if (over := tally.over.get(shard)) is not None:
-            raise DataError(
-                f"token {over.first} at position {over.position:,}, but the tokenizer has {theirs.vocab_size()} pieces",
-                where=shard,
-                remedy="give --against-tokenizer, the one that this shard was made with",
-            )
+    remedy = "give --against-tokenizer, the one that this shard was made with"
+    tally_split(shards, None, int(theirs.vocab_size()), remedy)
     by_tokens = theirs.serialized_model_proto() == tokenizer.serialized_model_proto()
     return Against(path, Overlap(_digest_shards(shards, theirs, by_tokens)), by_tokens)
 

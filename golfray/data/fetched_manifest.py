@@ -21,8 +21,8 @@ def write_fetched_manifest(
     """Write ``manifest.json`` and a copy of the tokenizer beside the shards, where they are not there already.
 
     The reference points are those that the token counts give: ``uniform`` and ``unigram``. ``overlap`` has looked for
-    the validation documents in the training shards. Raises ``DataError`` where
-    no validation token stands for any byte, and ``OSError``.
+    the validation documents in the training shards. Raises ``DataError`` where no validation token stands for any byte,
+    and ``OSError``.
     """
     if val.tally.scored_bytes == 0:
         raise DataError(f"{plan.folder}: no validation token stands for any text with the tokenizer {tokenizer.name}")

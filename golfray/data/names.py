@@ -21,17 +21,16 @@ def check_text(what: str, text: str) -> None:
 def check_path(what: str, path: pathlib.Path) -> None:
     """Raise ``DataError`` where a path is not UTF-8, or a part of it is longer than any file's name can be."""
     check_text(what, str(path))
-    if longest := next((part for part in path.parts if len(part.encode()) > MAX_PART_BYTES), ""):
-        raise DataError(
-            f"{what}: the name {longest[:20]}... is too long: {len(longest.encode()):,} bytes, must be at most "
-            f"{MAX_PART_BYTES}"
-        )
+    for part in path.parts:
+        _check_length(what, part, MAX_PART_BYTES)
 
 
 def check_name(what: str, name: str) -> None:
     """Raise ``DataError`` where a name that files are named after is not UTF-8 or too long."""
     check_text(what, name)
-    if (size := len(name.encode())) > MAX_NAME_BYTES:
-        raise DataError(
-            f"{what}: the name {name[:20]}... is too long: {size:,} bytes, must be at most {MAX_NAME_BYTES}"
-        )
+    _check_length(what, name, MAX_NAME_BYTES)
+
+
+def _check_length(what: str, name: str, most: int) -> None:
+    if (size := len(name.encode())) > most:
+        raise DataError(f"{what}: the name {name[:20]}... is too long: {size:,} bytes, must be at most {most}")

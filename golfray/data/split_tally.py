@@ -127,10 +127,16 @@ class SplitTally:
             self._length += len(tokens)
 
 
-def tally_split(paths: Sequence[pathlib.Path], table: ByteTable | None, pieces: int) -> SplitTally:
+def tally_split(
+    paths: Sequence[pathlib.Path],
+    table: ByteTable | None,
+    pieces: int,
+    remedy: str = "data.tokenizer must be the one these shards were made with",
+) -> SplitTally:
     """All shards of a split under a tokenizer of so many ``pieces``.
 
-    Raises ``DataError`` naming the first token that the tokenizer lacks, and what ``read_chunks`` raises.
+    Raises ``DataError`` naming the first token that the tokenizer lacks, with ``remedy``, and what ``read_chunks``
+    raises.
     """
     tally = SplitTally(table, pieces)
     for path in paths:
@@ -139,6 +145,6 @@ def tally_split(paths: Sequence[pathlib.Path], table: ByteTable | None, pieces: 
             raise DataError(
                 f"token {over.first} at position {over.position:,}, but the tokenizer has {pieces} pieces",
                 where=path,
-                remedy="data.tokenizer must be the one these shards were made with",
+                remedy=remedy,
             )
     return tally

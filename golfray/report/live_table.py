@@ -117,8 +117,8 @@ def ended_row(trial: TrialRecord, attempt: int, outcome: Outcome) -> Row:
     """The row of an attempt that has ended."""
     metrics, kind = outcome.metrics, outcome.kind
     steps, loss = metrics.get("train/steps"), metrics.get("train/loss")
-    word = "refused" if trial.settings is None else "OVER CAP" if kind is Kind.INFEASIBLE else kind.value
-    scored = kind in (Kind.SCORED, Kind.INFEASIBLE)
+    word = "refused" if trial.is_refused else "OVER CAP" if kind is Kind.INFEASIBLE else kind.value
+    scored = kind in (Kind.SCORED, Kind.INFEASIBLE) and outcome.refused_margin is None
     numbers = (
         "" if steps is None else f"{steps:,.0f}",
         "" if loss is None else f"{loss:.3f}",

@@ -82,6 +82,8 @@ def outcome_text(outcome: Outcome) -> str:
     total, margin = metrics.get("bytes/total"), metrics.get("bytes/margin")
     if outcome.kind is Kind.SCORED:
         return f"{bpb_text(metrics.get('bpb/roundtrip'))} BPB, {bytes_text(total)} bytes, margin {margin_text(margin)}"
+    if outcome.refused_margin is not None:
+        return f"infeasible, {first_line(outcome.reason)}"
     if outcome.kind is Kind.INFEASIBLE:
         over = bytes_text(None if margin is None else -margin)
         return f"infeasible: {over} bytes over the cap ({bytes_text(total)} bytes)"

@@ -11,6 +11,7 @@ from typing import Any
 from golfray.config.sizes import size_text
 from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
 from golfray.sweep.disk_room import free_bytes
+from golfray.sweep.fit import chance_text
 from golfray.sweep.plan import ForeseenPoint, StudyPlan
 
 
@@ -168,12 +169,12 @@ def _sizes(plan: StudyPlan) -> Iterator[str]:
 
 
 def _size(point: ForeseenPoint) -> str:
-    if point.bytes_total is None or point.margin is None or point.error is None:
-        return f"refused: {point.refused}"
-    sure = abs(point.margin) > point.error
-    verdict = "may fit or not" if not sure else "fits" if point.margin > 0 else "over the cap"
+    if point.bytes_total is None or point.margin is None or point.error is None or point.fit_probability is None:
+        return "the best export under the cap" if point.refused is None else f"refused: {point.refused}"
     total, error = bytes_text(point.bytes_total), bytes_text(point.error)
-    return f"about {total} +-{error}, margin {margin_text(point.margin)}, {verdict}"
+    chance = f"fits with a chance of {chance_text(point.fit_probability)}"
+    end = ", too little to be tried" if point.too_large else ""
+    return f"about {total} +-{error}, margin {margin_text(point.margin)}, {chance}{end}"
 
 
 def _knobs(point: ForeseenPoint, before: Mapping[str, Any]) -> str:

@@ -41,8 +41,8 @@ def running_trials(record: StudyRecord) -> list[TrialRecord]:
 
 
 def ended_trials(record: StudyRecord) -> int:
-    """How many trials have ended for good."""
-    return sum(trial.outcome is not None for trial in record.trials)
+    """How many trials have ended for good; none of those that were refused for their size, which no budget counts."""
+    return sum(trial.outcome is not None and not trial.too_large for trial in record.trials)
 
 
 def planned_trials(record: StudyRecord) -> int | None:
@@ -70,10 +70,9 @@ def position_of(trial: TrialRecord) -> Position | None:
 
 
 def _share(trial: TrialRecord, step: int | None, metrics: Mapping[str, float]) -> float | None:
-    if step is None or trial.settings is None:
+    if step is None:
         return None
-    stop = trial.settings.get("stop", {})
-    steps, seconds = stop.get("steps"), stop.get("seconds")
+    steps, seconds = trial.setting("stop.steps"), trial.setting("stop.seconds")
     shares = [step / steps] if steps else []
     if seconds and "elapsed_s" in metrics:
         shares.append(metrics["elapsed_s"] / seconds)

@@ -35,7 +35,7 @@ def outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
     """A trial's outcome in at most fourteen characters."""
     if trial.outcome is None:
         return "running" if trial.attempts else "not run"
-    if trial.settings is None:
+    if trial.is_refused:
         return "refused"
     if trial.outcome.kind is Kind.SCORED and trial.role != REPLICATE and not record.is_comparable(trial):
         return "other fidelity"

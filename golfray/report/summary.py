@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import shlex
 from pathlib import Path
@@ -30,6 +31,9 @@ from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
 from golfray.sweep.trial_record import REPLICATE, TrialRecord
+
+# Refused points that are named; of more the first ones and the last.
+_MOST_NAMES = 6
 
 
 def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: bool = False) -> None:
@@ -61,13 +65,16 @@ def _print(console: Console, *things: Text | Table) -> None:
 
 
 def trials_table(record: StudyRecord, width: int) -> Table:
-    """All trials as ranked, in less than 80 columns; in fewer than that without what matters least.
+    """All trials that ran, as ranked, in less than 80 columns; in fewer than that without what matters least.
 
-    Only the best feasible trial has a star, and only trials that may be best have a rank.
+    Only the best feasible trial has a star, and only trials that may be best have a rank. Points that were refused for
+    their size, which may be many, have a line of their own below.
     """
     best, places = best_feasible(record), ranks(record)
     rows, styles = [], []
     for trial in ranked_trials(record):
+        if trial.too_large:
+            continue
         is_best = best is not None and trial.number == best.number
         kind = trial.outcome.kind if trial.outcome is not None else None
         margin = record.cap_bytes - trial.bytes_total if trial.bytes_total is not None else None
@@ -178,12 +185,21 @@ def _failures(record: StudyRecord) -> list[Text]:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
             reason = first_line(trial.outcome.reason) or "no reason given"
             lines.append(line(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
-    elapsed = record.driven_seconds
-    counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none"
-    lines.append(
-        line(f"{len(record.trials)} trials in {seconds_text(elapsed)}: {counts}; {record.end_reason or 'not ended'}")
-    )
+    elapsed, ran = record.driven_seconds, [trial for trial in record.trials if not trial.too_large]
+    ends = collections.Counter("running" if trial.outcome is None else trial.outcome.kind.value for trial in ran)
+    counted = ", ".join(f"{count} {kind}" for kind, count in ends.items()) or "none"
+    lines.append(line(f"{len(ran)} trials in {seconds_text(elapsed)}: {counted}; {record.end_reason or 'not ended'}"))
+    lines += _too_large(record)
     return lines
+
+
+def _too_large(record: StudyRecord) -> list[Text]:
+    names = [f"t{trial.number:03d}" for trial in record.trials if trial.too_large]
+    if not names:
+        return []
+    some = names if len(names) <= _MOST_NAMES else [*names[: _MOST_NAMES - 1], "...", names[-1]]
+    what = "1 point was" if len(names) == 1 else f"{len(names)} points were"
+    return [line(f"{what} refused before training, too large to fit: {', '.join(some)}")]
 
 
 def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:

@@ -55,7 +55,7 @@ def find_log(text: str, rank: int | None = None, attempt: int | None = None) -> 
         return TrialLog(folder, (folder / TRAIN_LOG,))
     found = load_trial(text)
     attempts = {record.number: record for record in found.trial.attempts}
-    if not attempts or found.trial.settings is None:
+    if not attempts or found.trial.is_refused:
         raise ConfigError("never ran, so it printed nothing", file=text)
     chosen = attempts.get(max(attempts) if attempt is None else attempt)
     if chosen is None or chosen.folder is None:

@@ -69,8 +69,8 @@ def trial_lines(found: FoundTrial) -> list[str]:
                 f"  {path:<{wide}}  {value_text(changed[path][1])} (preset: {value_text(changed[path][0])})"
                 for path in paths
             ]
-    if trial.settings is None:
-        lines.append("its configuration was refused, so it never ran")
+    if trial.is_refused:
+        lines.append(f"{'it cannot fit' if trial.too_large else 'its configuration was refused'}, so it never ran")
     for attempt in trial.attempts:
         lines += _attempt_lines(found, attempt)
     return lines

@@ -14,6 +14,7 @@ from golfray.core.container import FLAT_MAGIC, Kept, Quantized, plane_bytes, rea
 from golfray.core.model import is_control
 from golfray.core.quantize import tensor_bits
 from golfray.core.settings import ExportSettings
+from golfray.sweep.export_space import class_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ def _stored(content: bytes, export: ExportSettings) -> dict[str, Quantized | Kep
 def _class_of(name: str, elements: int, export: ExportSettings) -> str:
     if elements <= export.keep_float_max_numel:
         return "control" if is_control(name) else "small"
-    return "attention" if ".attn." in name else "mlp" if ".mlp." in name else "embedding"
+    return class_of(name)
 
 
 def _elements(stored: Quantized | Kept) -> int:

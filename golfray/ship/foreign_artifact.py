@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import torch
 
 from golfray.core.container import FLAT_MAGIC
-from golfray.core.model import GPT
 from golfray.core.quantize import QUANT_FORMAT, dequantize_state
 from golfray.core.settings import ModelSettings
 from golfray.ship.foreign_flat import flat_shapes, flat_state, open_flat
+from golfray.ship.model_shapes import model_shapes, why_no_fit
 from golfray.ship.torch_file import TorchFile
 
 _FLOAT_DTYPES = {
@@ -32,29 +32,21 @@ def foreign_state(content: bytes, settings: ModelSettings) -> dict[str, torch.Te
     model's before memory is taken, which the model itself does not take: its shapes are enough. Raises ``ValueError``
     where the artifact is damaged, hostile, or another model's, or needs a codec that is not installed.
     """
-    with torch.device("meta"):
-        own = {name: tensor.shape for name, tensor in GPT(settings).state_dict().items()}
+    own = model_shapes(settings)
     bound = 2**20 + sum(8 * shape.numel() + 4096 for shape in own.values())
     if content.startswith(FLAT_MAGIC.encode()):
         flat = open_flat(content, bound, len(own))
-        refuse_other_shapes(flat_shapes(flat), own)
+        _refuse_other_shapes(flat_shapes(flat), own)
         return flat_state(flat)
     container = open_container(content, bound)
-    refuse_other_shapes(container_shapes(container), own)
+    _refuse_other_shapes(container_shapes(container), own)
     _refuse_not_finite(container)
     return dequantize_state(container)
 
 
-def refuse_other_shapes(shapes: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> None:
-    """Raise ``ValueError`` where an artifact's tensors are not those of the model."""
-    wrong = [
-        f"{name}: {tuple(shapes[name]) if name in shapes else 'missing'}, model has "
-        f"{tuple(own[name]) if name in own else 'no such parameter'}"
-        for name in {**own, **shapes}
-        if name not in own or name not in shapes or own[name] != shapes[name]
-    ]
-    if wrong:
-        raise ValueError(f"artifact does not fit the model: {'; '.join(wrong[:5])} ({len(wrong)} in all)")
+def _refuse_other_shapes(shapes: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> None:
+    if (why := why_no_fit(shapes, own)) is not None:
+        raise ValueError(f"artifact {why}")
 
 
 def open_container(content: bytes, max_bytes: int) -> dict:

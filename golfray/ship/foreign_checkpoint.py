@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import torch
 
-from golfray.core.model import GPT
 from golfray.core.settings import ModelSettings
+from golfray.ship.model_shapes import model_shapes, why_no_fit
 from golfray.ship.safetensors_file import SafetensorsFile, is_safetensors
 from golfray.ship.torch_file import StoredTensor, TorchFile
 
@@ -49,9 +49,9 @@ class Checkpoint:
         Raises :class:`CheckpointError` where the file has other names or shapes than the model, where a value is not
         finite, and where the bytes are damaged.
         """
-        with torch.device("meta"):
-            own = {name: tuple(tensor.shape) for name, tensor in GPT(settings).state_dict().items()}
-        refuse_other_shapes(self, own)
+        own = model_shapes(settings)
+        if (why := why_no_fit(self.shapes, own)) is not None:
+            raise CheckpointError(f"{self.path}: {why}")
         state = {}
         for name in own:
             try:
@@ -83,7 +83,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise ValueError("is no checkpoint: neither the zip of torch.save nor safetensors; it is not unpickled")
         for name, dtype in dtypes.items():
             if dtype not in _DTYPES:
-                raise ValueError(f"{name[:80]} is {str(dtype).removeprefix('torch.')}, must be float32 or bfloat16")
+                found = str(dtype).removeprefix("torch.")
+                raise ValueError(f"{name[:80]} is {found}, must be float32, bfloat16 or float16")
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
     return Checkpoint(path, digest, shapes, load)
@@ -130,19 +131,6 @@ def infer_model(checkpoint: Checkpoint) -> dict[str, Any]:
         "mlp_mult": hidden / model_dim,
         "tie_embeddings": "lm_head.weight" not in shapes,
     }
-
-
-def refuse_other_shapes(checkpoint: Checkpoint, own: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise :class:`CheckpointError` where the tensors are not those of a model; each that is not is named, up to 5."""
-    shapes = checkpoint.shapes
-    wrong = [
-        f"{name[:80]} is {shapes.get(name, 'missing')}, the model has {own.get(name, 'no such tensor')}"
-        for name in dict.fromkeys((*own, *shapes))
-        if shapes.get(name) != own.get(name)
-    ]
-    if wrong:
-        rest = f" ({len(wrong)} in all)" if len(wrong) > 5 else ""
-        raise CheckpointError(f"{checkpoint.path}: does not fit the model: {'; '.join(wrong[:5])}{rest}")
 
 
 def _hint(shapes: Mapping[str, tuple[int, ...]]) -> str:

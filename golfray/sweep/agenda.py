@@ -15,16 +15,29 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
+from golfray.sweep.fit import Fit
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.points import Point, planned_points
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
+from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
-from golfray.sweep.trial_record import FIRST_POINT, REPLICATE, SAMPLER, TrialRecord, setting_at, setting_paths
+from golfray.sweep.trial_record import (
+    FIRST_POINT,
+    PRESET,
+    REPLICATE,
+    SAMPLER,
+    TrialRecord,
+    setting_at,
+    setting_paths,
+)
 
 # Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
 _REFUSED_IN_A_ROW = 20
+
+# Points that cannot fit teach the sampler where it is small enough, which takes longer than to hear of one mistake.
+_TOO_LARGE_IN_A_ROW = 100
 
 # Not part of the point that a configuration is: where the data lie, how large the packed script is then, and what
 # no configuration has.
@@ -82,8 +95,22 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
 
 
 def asked_trials(record: StudyRecord) -> int:
-    """Trials that count against the budget: all but replicates, which measure noise and search nothing."""
-    return sum(trial.role != REPLICATE for trial in record.trials)
+    """Trials that count against the budget: all that search something and take time.
+
+    Replicates measure noise; what was refused for its size took no second.
+    """
+    return sum(trial.role != REPLICATE and not trial.too_large for trial in record.trials)
+
+
+def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
+    """Whether a point is refused for its size before it runs; ``fit`` is None where nothing is known of that.
+
+    What the sampler suggests is refused where it would need luck; what a person asked for where nothing would help;
+    the preset and its replicates never: they are what everything else is compared with.
+    """
+    if fit is None or role in (PRESET, REPLICATE):
+        return False
+    return fit.probability < 1 - fit_probability if role == SAMPLER else fit.is_certain_not_to
 
 
 def job_name(study: str, trial: int, attempt: int) -> str:
@@ -92,8 +119,11 @@ def job_name(study: str, trial: int, attempt: int) -> str:
 
 
 def end_refused(journal: Journal, study: str, trial: TrialRecord) -> None:
-    """Log the end of a trial whose configuration was refused: it has crashed before it began."""
-    outcome = Outcome(Kind.CRASHED, f"configuration refused: {trial.refused or 'the log does not say why'}")
+    """Log the end of a trial that was refused: it cannot fit, or its configuration crashed before it began."""
+    if trial.too_large:
+        outcome = Outcome(Kind.INFEASIBLE, f"refused before training: {trial.refused}", dict(trial.foreseen or {}))
+    else:
+        outcome = Outcome(Kind.CRASHED, f"configuration refused: {trial.refused or 'the log does not say why'}")
     name = job_name(study, trial.number, 1)
     journal.write("attempt_ended", trial=trial.number, attempt=1, job_id=name, outcome=outcome.to_dict(), final=True)
 
@@ -101,16 +131,27 @@ def end_refused(journal: Journal, study: str, trial: TrialRecord) -> None:
 class Agenda:
     """Decides what runs next. Begins with what the journal's record leaves to do; asks, and logs what it asked.
 
-    ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds.
+    ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds. ``foresight``
+    knows the sizes to expect.
     """
 
     def __init__(
-        self, space: Space, journal: Journal, *, bytes_code: int, uniform_bpb: float, clock: Callable[[], float]
+        self,
+        space: Space,
+        journal: Journal,
+        foresight: SizeForesight,
+        *,
+        bytes_code: int,
+        uniform_bpb: float,
+        clock: Callable[[], float],
     ) -> None:
         # Why nothing that could be asked would run; None while something may.
         self.hopeless: str | None = None
+        # Why nothing more is asked although there is budget left: all that the sampler suggests is too large.
+        self.nothing_fits: str | None = None
         self._space = space
         self._journal = journal
+        self._foresight = foresight
         self._bytes_code = bytes_code
         self._clock = clock
         self._sampler = StudySampler(
@@ -127,18 +168,16 @@ class Agenda:
         self._suggestions = math.inf if left.suggestions is None else left.suggestions
         self._deadline = clock() + left.seconds
         self._refused_in_a_row = 0
+        self._too_large_in_a_row = 0
 
     def next(self) -> TrialRecord | None:
         """The trial to run next, logged as asked; None where nothing is to be run now."""
         if self._again:
             return self._journal.record.trials[self._again.popleft()]
-        while self.hopeless is None and self._clock() < self._deadline:
-            if self._planned:
-                return self._ask_planned(self._planned.popleft())
-            if self._suggestions <= 0:
+        while self.hopeless is None and self.nothing_fits is None and self._clock() < self._deadline:
+            if not self._planned and self._suggestions <= 0:
                 return None
-            self._suggestions -= 1
-            trial = self._suggest()
+            trial = self._ask_planned(self._planned.popleft()) if self._planned else self._suggest()
             if trial is not None:
                 return trial
         return None
@@ -150,7 +189,7 @@ class Agenda:
     def tell(self, trial: TrialRecord) -> None:
         """Let the sampler hear how a trial ended for good."""
         if trial.told and trial.outcome is not None:
-            self._sampler.tell(trial.number, trial.outcome, trial.curve)
+            self._sampler.tell(trial.number, trial.outcome, trial.curve, trial.size_reserve)
 
     def spent(self) -> str:
         """What of the budget is spent, now that nothing is left to ask."""
@@ -158,32 +197,53 @@ class Agenda:
             return f"budget spent: {self._space.minutes:g} minutes"
         return f"budget spent: {asked_trials(self._journal.record)} trials"
 
-    def _ask_planned(self, point: Point) -> TrialRecord:
+    def _ask_planned(self, point: Point) -> TrialRecord | None:
+        """A point that runs whatever the sampler thinks; None where it is certain not to fit."""
         if point.told:
             self._sampler.place(len(self._journal.record.trials), point.params)
-        return self._ask(
+        fit = self._fit(point.resolved)
+        too_large = is_too_large(point.role, fit, self._space.fit_probability)
+        trial = self._ask(
             role=point.role,
             params=point.params,
             resolved=point.resolved,
+            fit=fit,
+            too_large=too_large,
             told_reason=point.told_reason,
             replicate_of=point.replicate_of,
         )
+        return None if too_large else trial
 
     def _suggest(self) -> TrialRecord | None:
-        """A point of the sampler's; None where the configuration does not allow it."""
+        """A point of the sampler's; None where the configuration does not allow it, or it cannot fit."""
+        self._suggestions -= 1
         params = self._sampler.suggest(len(self._journal.record.trials))
         try:
             resolved = self._space.at(params)
         except ConfigError as error:
-            trial = self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
-            end_refused(self._journal, self._space.name, trial)
-            self.tell(trial)
+            self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
             self._refused_in_a_row += 1
             if self._refused_in_a_row >= _REFUSED_IN_A_ROW:
                 self.hopeless = f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {error}"
             return None
         self._refused_in_a_row = 0
-        return self._ask(role=SAMPLER, params=params, resolved=resolved)
+        fit = self._fit(resolved)
+        too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
+        trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
+        if not too_large:
+            self._too_large_in_a_row = 0
+            return trial
+        self._suggestions += 1
+        self._too_large_in_a_row += 1
+        if self._too_large_in_a_row >= _TOO_LARGE_IN_A_ROW:
+            self.nothing_fits = (
+                f"{_TOO_LARGE_IN_A_ROW} points in a row cannot fit under the cap (fewer bits in the space or a larger "
+                f"cap_bytes would let some), the last one: {trial.refused}"
+            )
+        return None
+
+    def _fit(self, resolved: Resolved) -> Fit | None:
+        return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)
 
     def _ask(
         self,
@@ -191,12 +251,21 @@ class Agenda:
         role: str,
         params: dict[str, Any],
         resolved: Resolved | None,
+        fit: Fit | None = None,
+        too_large: bool = False,
         refused: str | None = None,
         told_reason: str | None = None,
         replicate_of: int | None = None,
     ) -> TrialRecord:
+        """Log a new trial, and its end where it is refused, of which the sampler hears then.
+
+        ``resolved`` is None where the configuration does not allow the point, and ``refused`` says why.
+        """
         config = (resolved or self._space.base).config
         number = len(self._journal.record.trials)
+        if too_large:
+            assert fit is not None
+            refused = f"{'certain not to fit, ' if fit.is_certain_not_to else ''}{fit.words()}"
         self._journal.write(
             "trial_asked",
             trial=number,
@@ -206,10 +275,16 @@ class Agenda:
             told_reason=told_reason,
             settings=None if resolved is None else dataclasses.asdict(config.to_run_settings(self._bytes_code)),
             refused=refused,
+            foreseen=None if fit is None else fit.to_metrics(),
+            too_large=too_large,
             seed=config.runtime.seed,
             replicate_of=replicate_of,
         )
-        return self._journal.record.trials[number]
+        trial = self._journal.record.trials[number]
+        if refused is not None:
+            end_refused(self._journal, self._space.name, trial)
+            self.tell(trial)
+        return trial
 
 
 def _not_asked(space: Space, record: StudyRecord) -> list[Point]:

@@ -11,18 +11,21 @@ from typing import Any
 from golfray.sweep.events import EventLog, EventLogError
 from golfray.sweep.observer import Observer
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.unbroken import Unbroken
 
 
 class Journal:
     """The log of a study, open for writing, and what follows from it.
 
     ``record`` begins as what the log held and takes in whatever is written. Observers are told what is written, in
-    order; what the log held before they can read there. Raises what :class:`EventLog` raises, and ``EventLogError``
+    order; what the log held before they can read there. An interruption that goes through ``unbroken`` comes before or
+    after a record, never while log and record are apart. Raises what :class:`EventLog` raises, and ``EventLogError``
     where its records make no study.
     """
 
-    def __init__(self, path: Path, observers: Sequence[Observer]) -> None:
+    def __init__(self, path: Path, observers: Sequence[Observer], unbroken: Unbroken) -> None:
         self._observers = list(observers)
+        self._unbroken = unbroken
         self._log = EventLog(path)
         try:
             self.record = StudyRecord.from_events(self._log.records)
@@ -37,8 +40,9 @@ class Journal:
 
     def write(self, event: str, **fields: Any) -> None:
         """Write one record; raises ``EventLogError`` where the log cannot be written, and nobody is told then."""
-        written = self._log.append(event, **fields)
-        self.record.apply(written)
+        with self._unbroken:
+            written = self._log.append(event, **fields)
+            self.record.apply(written)
         for observer in list(self._observers):
             self._guarded(observer, functools.partial(observer.on_event, written))
 

@@ -41,9 +41,17 @@ class Outcome:
     error: str | None = None
     search: dict[str, Any] | None = None
 
+    @property
+    def refused_margin(self) -> float | None:
+        """Bytes that a point, refused before it ran, was expected to leave under the cap; None where it ran."""
+        if self.kind is not Kind.INFEASIBLE or "bpb/roundtrip" in self.metrics:
+            return None
+        margin = self.metrics.get("bytes/foreseen_margin", math.nan)
+        return margin if math.isfinite(margin) else None
+
     def held_to(self, cap_bytes: int) -> Outcome:
         """The outcome as a log may have it: a score is a finite number, at a known size within ``cap_bytes``."""
-        if self.kind not in (Kind.SCORED, Kind.INFEASIBLE):
+        if self.kind not in (Kind.SCORED, Kind.INFEASIBLE) or self.refused_margin is not None:
             return self
         score, total = (self.metrics.get(name, math.nan) for name in ("bpb/roundtrip", "bytes/total"))
         if not (math.isfinite(score) and math.isfinite(total)):

@@ -39,6 +39,12 @@ def recorded_costs(studies: Path, work: Work, lanes: int) -> Costs | None:
 
     None where there is none. A log that cannot be read is no such study.
     """
+    found = recorded_study(studies, work, lanes)
+    return None if found is None else _costs(*found)
+
+
+def recorded_study(studies: Path, work: Work, lanes: int) -> tuple[Path, StudyRecord] | None:
+    """Folder and record of the study that :func:`recorded_costs` takes them from; None where there is none."""
     found = [
         (record.started or 0.0, folder, record)
         for folder in sorted(path.parent for path in studies.glob(f"*/{LOG_NAME}"))
@@ -47,7 +53,7 @@ def recorded_costs(studies: Path, work: Work, lanes: int) -> Costs | None:
     if not found:
         return None
     _, folder, record = max(found, key=lambda entry: entry[0])
-    return _costs(folder, record)
+    return folder, record
 
 
 def _read(folder: Path, work: Work, lanes: int) -> StudyRecord | None:

@@ -12,13 +12,15 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
-from golfray.sweep.agenda import work_left
+from golfray.sweep.agenda import is_too_large, work_left
 from golfray.sweep.costs import LANES_S, Costs
 from golfray.sweep.disk_room import StudyDisk
+from golfray.sweep.fit import fit_of
 from golfray.sweep.points import Point
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import STARTUP_TRIALS, StudySampler
 from golfray.sweep.size import expected_bytes_model
+from golfray.sweep.size_calibration import SizeCalibration, size_runs
 from golfray.sweep.space import Space
 from golfray.sweep.trial_record import SAMPLER
 
@@ -51,8 +53,10 @@ class ForeseenPoint:
     """One of the first points, and the size it is expected to have.
 
     ``params`` are the knobs' values by path. ``bytes_total`` is code and model, ``margin`` what that leaves under the
-    cap, ``error`` the bytes by which both are usually missed; None, with the reason in ``refused``, where the
-    configuration does not allow the point.
+    cap, ``error`` the bytes by which both are usually missed, ``fit_probability`` the chance that it fits; None
+    where a search finds an export that fits, and, with the reason in ``refused``, where the configuration does not
+    allow the point. ``too_large``: whether the study, if it foresees no more than this plan, refuses the point for its
+    size.
     """
 
     number: int
@@ -61,7 +65,9 @@ class ForeseenPoint:
     bytes_total: int | None = None
     margin: int | None = None
     error: int | None = None
+    fit_probability: float | None = None
     refused: str | None = None
+    too_large: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,11 +130,22 @@ def check_budget(space: Space) -> None:
 
 
 def plan_study(
-    space: Space, corpus: CorpusFacts, costs: Costs, disk: StudyDisk, *, lanes: int, bytes_code: int
+    space: Space,
+    corpus: CorpusFacts,
+    costs: Costs,
+    disk: StudyDisk,
+    *,
+    lanes: int,
+    bytes_code: int,
+    earlier: StudyRecord | None = None,
 ) -> StudyPlan:
-    """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`."""
+    """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`.
+
+    ``earlier``: a study of the same kind, by whose sizes the expected ones are corrected.
+    """
     check_budget(space)
     config = space.base.config
+    calibration = _calibration(space, corpus, earlier)
     roles, rounds, limited = _trials(space, costs, lanes)
     return StudyPlan(
         study=space.name,
@@ -142,7 +159,7 @@ def plan_study(
         lanes=lanes,
         time=TimePlan(rounds, costs, limited),
         disk=disk,
-        points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code)),
+        points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code, calibration)),
         corpus=corpus,
         passes=costs.steps * config.batch.tokens / corpus.train_tokens,
     )
@@ -168,7 +185,12 @@ def _trials(space: Space, costs: Costs, lanes: int) -> tuple[tuple[str, ...], in
 
 
 def _foreseen(
-    space: Space, corpus: CorpusFacts, steps: int, roles: tuple[str, ...], bytes_code: int
+    space: Space,
+    corpus: CorpusFacts,
+    steps: int,
+    roles: tuple[str, ...],
+    bytes_code: int,
+    calibration: SizeCalibration,
 ) -> Iterator[ForeseenPoint]:
     """The first points as the study will ask them: what TPE draws before it has a model depends on no outcome."""
     planned = list(work_left(space, StudyRecord()).planned)
@@ -186,20 +208,31 @@ def _foreseen(
             except ConfigError as error:
                 yield ForeseenPoint(number, role, space.overrides(params), refused=str(error))
                 continue
-        yield _sized(number, point, space, corpus, steps, bytes_code)
+        settings = point.resolved.config.to_run_settings(bytes_code)
+        knobs = {knob.path: point.resolved.config.value(knob.path) for knob in space.knobs}
+        if settings.export.search is not None:
+            yield ForeseenPoint(number, point.role, knobs)
+            continue
+        estimate = expected_bytes_model(settings, _own_steps(settings, steps), corpus.unseen)
+        fit = fit_of(calibration.corrected(settings.export, estimate), bytes_code, settings.cap_bytes)
+        yield ForeseenPoint(
+            number,
+            point.role,
+            knobs,
+            bytes_total=fit.bytes_total,
+            margin=fit.margin,
+            error=round(fit.sd),
+            fit_probability=fit.probability,
+            too_large=is_too_large(point.role, fit, space.fit_probability),
+        )
 
 
-def _sized(number: int, point: Point, space: Space, corpus: CorpusFacts, steps: int, bytes_code: int) -> ForeseenPoint:
-    settings = point.resolved.config.to_run_settings(bytes_code)
-    estimate = expected_bytes_model(settings, _own_steps(settings, steps), corpus.unseen)
-    total = bytes_code + estimate.bytes
-    return ForeseenPoint(
-        number,
-        point.role,
-        {knob.path: point.resolved.config.value(knob.path) for knob in space.knobs},
-        bytes_total=total,
-        margin=settings.cap_bytes - total,
-        error=round(estimate.relative_error * estimate.bytes),
+def _calibration(space: Space, corpus: CorpusFacts, earlier: StudyRecord | None) -> SizeCalibration:
+    if earlier is None:
+        return SizeCalibration()
+    stop = dataclasses.asdict(space.base.config.to_run_settings(0).stop)
+    return SizeCalibration(
+        size_runs(earlier, stop, lambda settings, steps: expected_bytes_model(settings, steps, corpus.unseen))
     )
 
 

@@ -85,6 +85,7 @@ class _Space(_Shape):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
     replicates: _Count = 1
+    fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     limits: dict[str, float | None] = {}
 
 
@@ -160,6 +161,8 @@ class _TrialAsked(_Shape):
     told: bool
     told_reason: str | None = None
     refused: str | None = None
+    foreseen: _Numbers | None = None
+    too_large: bool = False
 
 
 class _OfAttempt(_Shape):
@@ -217,6 +220,7 @@ class _Outcome(_Shape):
 class _AttemptEnded(_OfAttempt):
     outcome: _Outcome
     final: bool = True
+    size_reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
 class _StudyEnded(_Shape):

@@ -118,6 +118,12 @@ class StudyRecord:
         return sum(max(0.0, driver.last_event - driver.started) for driver in self.generations)
 
     @property
+    def open_attempts(self) -> list[tuple[TrialRecord, AttemptRecord]]:
+        """Attempts of which the log has no end, with their trials: what runs, or ran when a driver was lost."""
+        last = [(trial, trial.attempt) for trial in self.trials]
+        return [(trial, attempt) for trial, attempt in last if attempt is not None and attempt.outcome is None]
+
+    @property
     def errors_at_start(self) -> set[str]:
         """``Outcome.error`` of every crash before a first step."""
         attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]
@@ -127,7 +133,7 @@ class StudyRecord:
     @property
     def blamed_on_machine(self) -> list[int]:
         """Trials whose crashes made the last driver give up; they prove nothing, so a resumed study runs them again."""
-        last = [(trial, trial.attempt) for trial in self.trials if trial.settings is not None and self.hopeless]
+        last = [(trial, trial.attempt) for trial in self.trials if not trial.is_refused and self.hopeless]
         return [
             trial.number
             for trial, attempt in last
@@ -216,6 +222,8 @@ class StudyRecord:
                 replicate_of=event["replicate_of"],
                 kept_from_sampler=None if event["told"] else event.get("told_reason") or "not told",
                 refused=event.get("refused"),
+                foreseen=event.get("foreseen"),
+                too_large=event.get("too_large", False),
             )
         )
 
@@ -254,8 +262,8 @@ class StudyRecord:
 
     def _on_attempt_ended(self, event: dict[str, Any]) -> None:
         trial = self._trial(event)
-        if trial.settings is None and not trial.attempts:
-            # A refused configuration ends without ever having been submitted.
+        if trial.is_refused and not trial.attempts:
+            # A refused trial ends without ever having been submitted.
             trial.attempts.append(AttemptRecord(event["attempt"], event["job_id"], self.generation))
         attempt = self._attempt(event)
         if attempt.outcome is not None:
@@ -263,6 +271,7 @@ class StudyRecord:
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
         # Logs of the first version do not say: nothing was run again then.
         attempt.final = event.get("final", True)
+        attempt.size_reserve = event.get("size_reserve", 0.0)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
         self.end_reason, self.complete = event["reason"], event["complete"]

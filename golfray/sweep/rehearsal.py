@@ -15,6 +15,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ _MICRO_TOKENS = 2048
 _SCORE_TOKENS = 8192
 _LIMIT_SECONDS = 180.0
 _POLL_SECONDS = 0.05
+_PARENT_SECONDS = 1.0
 
 
 class RehearsalFailed(RuntimeError):
@@ -92,7 +94,7 @@ def rehearse(settings: RunSettings, workers: int, lanes: int) -> Rehearsal:
 def _process(rank: int, workers: int, port: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         # -B: not even compiled modules are written.
-        [sys.executable, "-B", "-m", "golfray.sweep.rehearsal", str(rank), str(workers), str(port)],
+        [sys.executable, "-B", "-m", "golfray.sweep.rehearsal", str(rank), str(workers), str(port), str(os.getpid())],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -168,7 +170,8 @@ def main(arguments: list[str]) -> int:
     from golfray.core.gang import Gang
     from golfray.core.train import leave_process
 
-    rank, workers, port = map(int, arguments)
+    rank, workers, port, parent = map(int, arguments)
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     settings = settings_from_dict(json.loads(sys.stdin.readline()))
     store = TCPStore("127.0.0.1", port, is_master=False)
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=workers)
@@ -177,6 +180,13 @@ def main(arguments: list[str]) -> int:
     print(json.dumps(dataclasses.asdict(measured)))
     leave_process(0)
     return 0
+
+
+def end_with(parent: int) -> None:
+    """End this process once ``parent`` is gone: killed, it cannot end its ranks, and a large step takes minutes."""
+    while os.getppid() == parent:
+        time.sleep(_PARENT_SECONDS)
+    os._exit(1)
 
 
 def _measure(settings: RunSettings, gang: Gang) -> Rehearsal:

@@ -43,18 +43,11 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
         **now_in_force,
     )
     for trial in record.trials:
-        attempt = trial.attempt
-        if attempt is None and trial.settings is None:
+        if trial.attempt is None and trial.is_refused:
             end_refused(journal, space.name, trial)
-        elif attempt is not None and attempt.outcome is None:
-            journal.write(
-                "attempt_ended",
-                trial=trial.number,
-                attempt=attempt.number,
-                job_id=attempt.job_id,
-                outcome=_lost(attempt).to_dict(),
-                final=False,
-            )
+    for trial, attempt in record.open_attempts:
+        where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
+        journal.write("attempt_ended", **where, outcome=_lost(attempt).to_dict(), final=False)
 
 
 def trials_outside(space: Space, record: StudyRecord) -> list[dict[str, Any]]:

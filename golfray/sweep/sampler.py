@@ -52,20 +52,27 @@ def verdict_on(
     *,
     cap_bytes: int,
     uniform_bpb: float,
+    size_reserve: float = 0.0,
 ) -> Verdict:
     """What the sampler is told of an outcome (design.md, "What the sampler is told").
+
+    ``size_reserve``: bytes that another seed of the point may be larger by, at the level of the chance constraint (see
+    :func:`golfray.sweep.fit.size_reserve`). A point that was refused because it cannot fit has the size that was
+    foreseen, and the worst score.
 
     A diverged run wrote no model, so nothing is known about its bytes: it violates its own constraint instead, by as
     much as a file of twice the cap would, since violations of all constraints are ranked on one scale. Raises
     ``ValueError`` where a run that was scored has no finite score or size.
     """
+    if outcome.kind is Kind.INFEASIBLE and outcome.refused_margin is not None:
+        return Verdict(TrialState.COMPLETE, uniform_bpb, {BYTES_OVER_CAP: -outcome.refused_margin, DIVERGED: 0.0})
     if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE):
         value, total = outcome.metrics.get("bpb/roundtrip", math.nan), outcome.metrics.get("bytes/total", math.nan)
         if not (math.isfinite(value) and math.isfinite(total)):
             raise ValueError(
                 f"a {outcome.kind} outcome needs finite bpb/roundtrip and bytes/total, got {value}, {total}"
             )
-        return Verdict(TrialState.COMPLETE, value, {BYTES_OVER_CAP: total - cap_bytes, DIVERGED: 0.0})
+        return Verdict(TrialState.COMPLETE, value, {BYTES_OVER_CAP: total + size_reserve - cap_bytes, DIVERGED: 0.0})
     if outcome.kind is Kind.DIVERGED:
         return Verdict(TrialState.COMPLETE, uniform_bpb, {DIVERGED: float(cap_bytes)})
     if outcome.kind is Kind.STOPPED:
@@ -118,9 +125,15 @@ class StudySampler:
         self._study.enqueue_trial(dict(params))
         self._ask(number)
 
-    def tell(self, number: int, outcome: Outcome, curve: Sequence[tuple[int, Mapping[str, float]]]) -> None:
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        curve: Sequence[tuple[int, Mapping[str, float]]],
+        size_reserve: float = 0.0,
+    ) -> None:
         """Report how trial ``number`` ended. Raises ``KeyError`` where it is not running."""
-        verdict = verdict_on(outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb)
+        verdict = self._verdict(outcome, curve, size_reserve)
         trial = self._running.pop(number)
         for name, violation in verdict.constraints.items():
             trial.set_constraint(name, violation)
@@ -138,13 +151,20 @@ class StudySampler:
             else:
                 # A log that was written by hand may have a score without a number.
                 outcome = trial.outcome.held_to(self._cap_bytes)
-                verdict = verdict_on(outcome, trial.curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb)
+                verdict = self._verdict(outcome, trial.curve, trial.size_reserve)
                 self._study.add_trial(self._finished(trial.params, verdict))
 
     @property
     def trials(self) -> list[FrozenTrial]:
         """Copies of Optuna's trials, in the order in which they were asked."""
         return self._study.get_trials(deepcopy=True)
+
+    def _verdict(
+        self, outcome: Outcome, curve: Sequence[tuple[int, Mapping[str, float]]], size_reserve: float
+    ) -> Verdict:
+        return verdict_on(
+            outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb, size_reserve=size_reserve
+        )
 
     def _ask(self, number: int) -> dict[str, Any]:
         self._study.sampler = self._sampler(number)

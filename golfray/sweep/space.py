@@ -44,6 +44,7 @@ class Space:
     minutes: float | None
     seed: int
     sampler: str
+    fit_probability: float
     replicates: int
     limits: PhaseLimits
     places: Mapping[str, tuple[str, ...]]
@@ -104,6 +105,7 @@ class Space:
             "scale": self.base.config.scale,
             "budget": {"trials": self.trials, "minutes": self.minutes},
             "sampler": self.sampler,
+            "fit_probability": self.fit_probability,
             "seed": self.seed,
             "replicates": self.replicates,
             "fixed": self.fixed,
@@ -154,6 +156,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         minutes=file.budget.minutes,
         seed=file.seed,
         sampler=file.sampler,
+        fit_probability=file.fit_probability,
         replicates=file.replicates,
         limits=file.phase_limits(),
         places=places_of(file, document, base.config.scale),

@@ -35,6 +35,9 @@ _BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", 
 _ORDER = {"extra_forbidden": 0, "missing": 2}
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
+# One seed in twenty of a point that counts as fitting is too large.
+DEFAULT_FIT_PROBABILITY = 0.95
+
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
@@ -132,6 +135,8 @@ class SpaceFile(_Entry):
     """Seed of the sampler; the trials' own seed is the setting runtime.seed."""
     sampler: Literal["tpe", "random"] = "tpe"
     """How points are chosen."""
+    fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = DEFAULT_FIT_PROBABILITY
+    """Probability with which another seed of a point must fit under the cap for the sampler to count it as fitting."""
     replicates: Annotated[int, Field(ge=1, le=1000)] = 3
     """Number of seeds on which trial 0 runs, which measures the noise; 1: the noise stays unknown."""
     fixed: dict[str, Any] = Field(default_factory=dict)

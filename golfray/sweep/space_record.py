@@ -15,6 +15,7 @@ from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, P
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
+from golfray.sweep.space_file import DEFAULT_FIT_PROBABILITY
 
 _FOLDER = "data.folder"
 _TOKENIZER = "data.tokenizer"
@@ -51,6 +52,8 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         minutes=header["budget"]["minutes"],
         seed=values["seed"],
         sampler=values["sampler"],
+        # Logs of earlier versions do not say: nothing but a trial's own size counted then.
+        fit_probability=values.get("fit_probability", DEFAULT_FIT_PROBABILITY),
         replicates=values["replicates"],
         limits=PhaseLimits(**values.get("limits", {})),
         places={knob.path: (source,) for knob in knobs},

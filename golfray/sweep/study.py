@@ -26,9 +26,11 @@ from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import take_over
 from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
+from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
 from golfray.sweep.trial_record import TrialRecord
+from golfray.sweep.unbroken import Unbroken
 
 _POLL_SECONDS = 1.0
 
@@ -70,8 +72,11 @@ class Study:
         self._tracking_uri = tracking_uri
         self._clock = clock
         self._cap_bytes = space.base.config.cap_bytes
+        self._unbroken = Unbroken()
+        self._foresight = SizeForesight(space.fit_probability, bytes_code)
         self._journal: Journal
         self._agenda: Agenda
+        self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
         self._running: set[str] = set()
         self._ends: list[Outcome] = []
@@ -110,22 +115,30 @@ class Study:
         self.drain(reason)
         self._cancelling = True
 
+    def leave(self, error: BaseException) -> None:
+        """Raise ``error`` from a signal handler, as soon as the record that is being written is whole."""
+        self._unbroken.interrupt(error)
+
     def running_words(self) -> str:
         """What runs and how long it may still take, for a person who waits for it."""
         return running_words(self.record, time.time())
 
     def _conduct(self, changes: Sequence[str] | None) -> StudyRecord:
-        with Journal(self.folder / LOG_NAME, self._observers) as self._journal:
+        with Journal(self.folder / LOG_NAME, self._observers, self._unbroken) as self._journal:
             self.record = self._journal.record
+            self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
             try:
                 if changes is None:
-                    self._journal.write("study_started", study=self._space.name, generation=1, **self._in_force())
+                    self._journal.write(
+                        "study_started", study=self._space.name, generation=self._generation, **self._in_force()
+                    )
                 else:
                     take_over(self._journal, self._space, changes, self._in_force())
                 self._agenda = Agenda(
                     self._space,
                     self._journal,
+                    self._foresight,
                     bytes_code=self._bytes_code,
                     uniform_bpb=self._uniform_bpb,
                     clock=self._clock,
@@ -165,6 +178,9 @@ class Study:
             trial = self._agenda.next()
             if self._agenda.hopeless is not None:
                 self._give_up(self._agenda.hopeless)
+            if self._agenda.nothing_fits is not None:
+                # Nothing is wrong with what runs.
+                self.drain(self._agenda.nothing_fits)
             if trial is None:
                 return
             self._submit(trial)
@@ -224,7 +240,8 @@ class Study:
             errors_at_start=self.record.errors_at_start,
             stopping=self._cancelling,
         )
-        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again)
+        reserve = self._foresight.reserve(trial, outcome, self.record)
+        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again, size_reserve=reserve)
         self._running.remove(where["job_id"])
         if again:
             self._agenda.run_again(trial)
@@ -272,10 +289,12 @@ class Study:
         else:
             reason = f"the study failed: {type(error).__name__}: {error}"
             outcome = Outcome(Kind.PREEMPTED, reason, error=DRIVER_LOST)
+        if self.record.generation < self._generation or self.record.end_reason is not None:
+            # The log has nothing of this driver yet, or its end already.
+            return
         try:
-            for job_id in sorted(self._running):
-                number, attempt = self._jobs[job_id]
-                where = {"trial": number, "attempt": attempt, "job_id": job_id}
+            for trial, attempt in self.record.open_attempts:
+                where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
                 self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=False)
             self._running.clear()
             self._journal.write("study_ended", reason=reason, complete=False, hopeless=False)

@@ -23,6 +23,7 @@ class AttemptRecord:
 
     ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
     ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
+    ``size_reserve``: bytes that another seed may be larger by, at the probability that the space asks for.
     """
 
     number: int
@@ -36,6 +37,7 @@ class AttemptRecord:
     last_sign: float | None = None
     outcome: Outcome | None = None
     final: bool = True
+    size_reserve: float = 0.0
     curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
     phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
 
@@ -54,9 +56,10 @@ class AttemptRecord:
 class TrialRecord:
     """One trial: what was asked, and every attempt at it.
 
-    ``settings`` is None where the configuration was refused, and ``refused`` says why. ``kept_from_sampler`` is why the
-    sampler does not hear of it, None where it does; ``left_space`` is the same of a space that was changed since.
-    ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
+    cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
+    ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
+    space that was changed since. ``abandoned``: the study has ended, so nobody runs the trial again as things are.
     """
 
     number: int
@@ -68,8 +71,15 @@ class TrialRecord:
     kept_from_sampler: str | None = None
     left_space: str | None = None
     refused: str | None = None
+    foreseen: dict[str, float] | None = None
+    too_large: bool = False
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was refused, so that it never runs."""
+        return self.settings is None or self.too_large
 
     @property
     def told_reason(self) -> str | None:
@@ -118,6 +128,11 @@ class TrialRecord:
             return None
         value = outcome.metrics.get("bpb/roundtrip")
         return value if value is not None and math.isfinite(value) else None
+
+    @property
+    def size_reserve(self) -> float:
+        """Bytes that its size was judged larger by, for the sake of other seeds; see :mod:`golfray.sweep.fit`."""
+        return self.attempt.size_reserve if self.attempt is not None else 0.0
 
     @property
     def bytes_total(self) -> float | None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import plain_environment
 from tests.forks import TIMEOUT_S, Forks
+from tests.marked import MARK, marked_processes
 
 GOLFRAY = pathlib.Path(sys.executable).with_name("golfray")
 # What the installed command does.
@@ -68,7 +69,7 @@ class Started:
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**environment_in(home), "GOLFRAY_TEST_MARK": self.mark},
+            env={**environment_in(home), MARK: self.mark},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -102,14 +103,7 @@ class Started:
 
     def left_processes(self) -> list[str]:
         """Command lines of the processes that came of it and are still there."""
-        found = []
-        for folder in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (folder / "environ").read_bytes():
-                    found.append((folder / "cmdline").read_text().replace("\0", " ").strip())
-            except OSError:
-                continue  # it ended while we looked, or is not ours
-        return found
+        return marked_processes(self.mark)
 
 
 class Golfray:

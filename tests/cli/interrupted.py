@@ -19,6 +19,9 @@ class Study:
     def stop(self, reason: str) -> None:
         self._say(f"stop: {reason}")
 
+    def leave(self, error: BaseException) -> None:
+        raise error
+
     def running_words(self) -> str:
         return "the running trial needs about 12 s more"
 

@@ -5,12 +5,15 @@ import sys
 
 import pytest
 
+from golfray.cli.dry_run import dry_run
 from golfray.cli.exit_codes import ENVIRONMENT
 from golfray.cli.main import app
+from golfray.cli.output import Output
 from golfray.cli.wiring import check_codecs
 from golfray.config.resolve import resolve
 from golfray.core.codec import CodecMissing
 from golfray.sweep.space import load_space
+from golfray.tracking.store import Store
 
 SPACE = """
 name: codecs
@@ -64,6 +67,13 @@ def test_an_export_ends_before_it_begins(without_brotli: None, trained_folder, t
         app(args=command, prog_name="golfray", standalone_mode=False)
     assert error.value.exit_code == ENVIRONMENT
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
+        dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:

@@ -11,10 +11,9 @@ from golfray.cli.prepare import on_its_corpus, prepare
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer
 from golfray.data.corpus import demo_corpus
-from golfray.ship.packer import bytes_code
-from golfray.sweep.events import EventLog
 from golfray.sweep.space import load_space
 from golfray.tracking.store import Store
+from tests.cli.begun import begin_study
 
 SPACE = """\
 name: one
@@ -36,25 +35,7 @@ def started(tmp_path: pathlib.Path):
         (tmp_path / "space.yaml").write_text(SPACE)
         layers = [Layer.from_sets(sets)]
         space, corpus = on_its_corpus(load_space(tmp_path / "space.yaml", has_gpu=False, layers=layers))
-        config = space.base.config
-        folder = tmp_path / "study"
-        folder.mkdir()
-        with EventLog(folder / "events.jsonl") as log:
-            log.append(
-                "study_started",
-                study=space.name,
-                space=space.to_dict(),
-                preset=config.preset,
-                scale=config.scale,
-                workers=config.workers,
-                budget={"trials": 2, "minutes": None},
-                slots=1,
-                cap_bytes=config.cap_bytes,
-                bytes_code=bytes_code(config.to_run_settings(0)),
-                data=corpus.to_record(),
-                describe=[],
-            )
-        return folder
+        return begin_study(tmp_path / "study", space, corpus)
 
     return start
 

@@ -6,9 +6,8 @@ import pytest
 
 from golfray.cli.output import Output
 from golfray.cli.prepare import on_its_corpus, prepare, read_space
-from golfray.ship.packer import bytes_code
-from golfray.sweep.events import EventLog
 from golfray.tracking.store import Store
+from tests.cli.begun import begin_study
 from tests.tracking.stores import free_port
 
 
@@ -16,27 +15,9 @@ from tests.tracking.stores import free_port
 def resumed(write_space, tmp_path):
     """Prepares to resume a study that was tracked at an address, and returns the store that it goes on with."""
     space, corpus = on_its_corpus(read_space(write_space(tmp_path / "small.yaml"), []))
-    config = space.base.config
-    folder = tmp_path / "study"
-    folder.mkdir()
 
     def prepared(tracking_uri, named):
-        with EventLog(folder / "events.jsonl") as log:
-            log.append(
-                "study_started",
-                study=space.name,
-                space=space.to_dict(),
-                preset=config.preset,
-                scale=config.scale,
-                workers=config.workers,
-                budget={"trials": 5, "minutes": None},
-                slots=1,
-                cap_bytes=config.cap_bytes,
-                bytes_code=bytes_code(config.to_run_settings(0)),
-                data=corpus.to_record(),
-                describe=[],
-                tracking_uri=tracking_uri,
-            )
+        folder = begin_study(tmp_path / "study", space, corpus, tracking_uri=tracking_uri)
         store = None if named is None else Store.of(folder, named)
         return prepare(None, folder, store, sets=[], allow=False, output=Output()).store
 

@@ -9,25 +9,22 @@ import torch
 
 from golfray.cluster.bad_tokens import describe_bad_token
 from golfray.core.gang import Gang
-from golfray.core.shards import SHARD_HEADER_INTS, SHARD_MAGIC, SHARD_VERSION, map_shard
+from golfray.core.shards import map_shard
 from golfray.core.trial import run_trial
+from golfray.data.shard_header import header_for
+from tests.threads import one_thread
 
 ALONE = Gang(rank=0, world_size=1, device=torch.device("cpu"))
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Small shapes are slower on many threads than on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def on_one_thread():
+    with one_thread():
+        yield
 
 
 def write_shard(path, tokens):
-    header = numpy.zeros(SHARD_HEADER_INTS, "<i4")
-    header[:3] = SHARD_MAGIC, SHARD_VERSION, len(tokens)
-    path.write_bytes(header.tobytes() + tokens.astype("<u2").tobytes())
+    path.write_bytes(header_for(len(tokens)) + tokens.astype("<u2").tobytes())
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
 
 TestBrokerMachine = BrokerMachine.TestCase
-TestBrokerMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestBrokerMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_a_job_that_ran_never_goes_back():

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.cluster.gone import wait_until_gone
+from tests.marked import MARK, marked_processes
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ class Driver:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
                 "PYTHONWARNINGS": "ignore",
-                "GOLFRAY_TEST_MARK": self.mark,
+                MARK: self.mark,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -58,16 +59,12 @@ class Driver:
         return self.process.returncode, json.loads(out.splitlines()[-1]) if out else None, err
 
     def left(self):
-        """Processes that came of it and still live."""
-        found = []
-        for process in pathlib.Path("/proc").glob("[0-9]*"):
+        """Processes that came of it and still live, and those that still have a file of Ray's open."""
+        found = marked_processes(self.mark)
+        for process in pathlib.Path("/proc").glob("[0-9]*") if self.temp_folder else []:
             try:
-                marked = self.mark.encode() in (process / "environ").read_bytes()
-                logs = self.temp_folder and any(
-                    os.readlink(handle).startswith(f"{self.temp_folder}/") for handle in (process / "fd").iterdir()
-                )
-                if marked or logs:
-                    found.append((process.name, (process / "cmdline").read_text().replace("\0", " ")))
+                if any(os.readlink(handle).startswith(f"{self.temp_folder}/") for handle in (process / "fd").iterdir()):
+                    found.append((process / "cmdline").read_text().replace("\0", " "))
             except OSError:
                 continue  # it ended while we looked
         return found

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.cluster.gone import wait_until_gone
+from tests.marked import MARK, marked_processes
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ class Study:
 
     def __init__(self, root, home):
         self.root, self.folder, self.mark = root, root / "studies" / "unlucky", uuid.uuid4().hex
-        self.environment = {**os.environ, "HOME": str(home), "GOLFRAY_TEST_MARK": self.mark, "PYTHONWARNINGS": "ignore"}
+        self.environment = {**os.environ, "HOME": str(home), MARK: self.mark, "PYTHONWARNINGS": "ignore"}
 
     def start(self, *arguments):
         self.process = subprocess.Popen(
@@ -61,14 +62,7 @@ class Study:
         return [process for process in below if process.name().startswith(name)]
 
     def left(self):
-        found = []
-        for process in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue  # it ended while we looked
-        return found
+        return marked_processes(self.mark)
 
 
 @pytest.fixture

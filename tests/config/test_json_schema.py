@@ -44,7 +44,7 @@ def test_the_schemas_are_schemas() -> None:
 def test_a_value_is_good_for_both_or_for_neither(path: str) -> None:
     validator = Draft202012Validator(value_schema(path))
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(VALUES)
     def agree(value: Any) -> None:
         # JSON knows no difference between 1 and 1.0, and golfray does where an integer is meant.

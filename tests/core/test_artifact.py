@@ -5,38 +5,19 @@ import io
 import pathlib
 import zlib
 
-import pytest
 import torch
 
 from golfray.core.artifact import pack_artifact, unpack_artifact, write_atomically
-from golfray.core.model import build_model
 from golfray.core.quantize import QUANT_FORMAT, dequantize_state
-
-ARTIFACT = "final_model.int8.ptz"
 
 KEYS = ["__quant_format__", "quantized", "scales", "dtypes", "passthrough", "qmeta"]
 
 
-@pytest.fixture
-def content(trained_folder: pathlib.Path) -> bytes:
-    return (trained_folder / ARTIFACT).read_bytes()
-
-
-@pytest.fixture
-def model(tiny_settings):
-    return build_model(tiny_settings().model, torch.float32, torch.device("cpu"))
-
-
-@pytest.fixture
-def container(content: bytes) -> dict:
-    return unpack_artifact(content)
-
-
-def test_plain_torch_loads_our_artifact(content: bytes, model) -> None:
-    container = torch.load(io.BytesIO(zlib.decompress(content)), weights_only=True)
+def test_plain_torch_loads_our_artifact(artifact: bytes, tiny_model) -> None:
+    container = torch.load(io.BytesIO(zlib.decompress(artifact)), weights_only=True)
     assert list(container) == KEYS
     assert container["__quant_format__"] == QUANT_FORMAT
-    names = list(model.state_dict())
+    names = list(tiny_model.state_dict())
     assert sorted([*container["quantized"], *container["passthrough"]]) == sorted(names)
     assert list(container["quantized"]) == [name for name in names if name in container["quantized"]]
     for name, integers in container["quantized"].items():
@@ -47,9 +28,9 @@ def test_plain_torch_loads_our_artifact(content: bytes, model) -> None:
         assert container["qmeta"][name] == {"scheme": "per_row", "axis": 0}
 
 
-def test_same_container_same_bytes(content: bytes, container: dict) -> None:
+def test_same_container_same_bytes(artifact: bytes, container: dict) -> None:
     assert pack_artifact(container, 9) == pack_artifact(copy.deepcopy(container), 9)
-    assert len(pack_artifact(container, 1)) > len(content)
+    assert len(pack_artifact(container, 1)) > len(artifact)
 
 
 def test_empty_parts_are_a_container() -> None:

@@ -73,7 +73,7 @@ def test_ema_of_the_reference() -> None:
     ema = make_averager(model, run_settings(method="ema", ema_decay=0.9965))
     for step in range(3):
         model.set_to(33 + step, 36 + step)
-        ema.after_step(model, step + 1, 0.0)
+        ema.after_step(step + 1, 0.0)
         state = ema.averaged()
         assert {tensor.dtype for tensor in state.values()} == {torch.float32}
         assert state["w"].tolist() == pytest.approx(EMA_W[step], abs=1e-6)
@@ -90,7 +90,7 @@ def test_a_window_counts_the_run_not_its_steps(steps: int, share: float) -> None
     ema = ExponentialAverage(model, run_settings(steps=steps, method="ema", ema_window_share=share))
     model.set_to(0.0)
     for step in range(steps):
-        ema.after_step(model, step + 1, 0.0)
+        ema.after_step(step + 1, 0.0)
     assert float(ema.averaged()["w"]) == pytest.approx(math.exp(-1 / share), rel=1e-4, abs=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_a_window_goes_by_the_clock_where_the_run_does(cuts: list[float]) -> Non
     model.set_to(0.0)
     # The last reading is a little late, as they are.
     for step, elapsed in enumerate([*sorted(cuts), 30.5]):
-        ema.after_step(model, step + 1, elapsed)
+        ema.after_step(step + 1, elapsed)
     assert float(ema.averaged()["w"]) == pytest.approx(math.exp(-2.0), rel=1e-4)
 
 
@@ -109,9 +109,9 @@ def test_a_step_weighs_what_it_took() -> None:
     model = Single(0.0)
     ema = ExponentialAverage(model, run_settings(steps=None, seconds=10.0, method="ema", ema_window_share=0.1))
     model.set_to(1.0)
-    ema.after_step(model, 1, 2.0)
+    ema.after_step(1, 2.0)
     assert float(ema.averaged()["w"]) == pytest.approx(1 - math.exp(-2.0), abs=1e-6)
-    ema.after_step(model, 2, 2.0)
+    ema.after_step(2, 2.0)
     assert float(ema.averaged()["w"]) == pytest.approx(1 - math.exp(-2.0), abs=1e-6)
 
 
@@ -123,7 +123,7 @@ def snapshots_of(settings: RunSettings, steps: int, seconds_a_step: float = 0.0)
     for step in range(1, steps + 1):
         model.set_to(float(step))
         before = float(swa.total[0])
-        swa.after_step(model, step, step * seconds_a_step)
+        swa.after_step(step, step * seconds_a_step)
         if float(swa.total[0]) != before:
             taken.append(step)
     assert swa.metrics() == {"averaging/snapshots": float(len(taken))}
@@ -187,7 +187,7 @@ def test_a_real_run_is_averaged_once_a_step_from_its_initial_weights(tiny_settin
 
     def after_step(steps: int, seconds: float) -> None:
         seen.append((steps, seconds, model.tok_emb.weight.detach().clone()))
-        ema.after_step(model, steps, seconds)
+        ema.after_step(steps, seconds)
 
     training = trainer.run(Clock(alone), None, after_step)
     assert [steps for steps, _, _ in seen] == list(range(1, training.steps + 1)) == list(range(1, 13))

@@ -9,6 +9,7 @@ import torch
 from golfray.core.clock import Clock, load_trace
 from golfray.core.gang import Gang
 from golfray.core.trial import run_trial
+from tests.threads import one_thread
 
 ARTIFACT = "final_model.int8.ptz"
 
@@ -19,11 +20,9 @@ SECONDS = {"steps": None, "seconds": 0.5}
 def wallclock(tiny_settings, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Folder of a run that ended by time, with a warmdown and a momentum that follow the time."""
     folder = tmp_path_factory.mktemp("wallclock")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     settings = tiny_settings(stop=SECONDS, muon={"momentum_warmup_share": 0.5}, schedule={"warmdown_share": 0.5})
-    result = run_trial(settings, Gang(0, 1, torch.device("cpu")), folder)
-    torch.set_num_threads(before)
+    with one_thread():
+        result = run_trial(settings, Gang(0, 1, torch.device("cpu")), folder)
     assert (result["kind"], result["fidelity"]["stop"]) == ("scored", "wallclock")
     return folder
 

@@ -62,7 +62,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(tensors(), rules()), max_size=5),
     st.sampled_from(list(LEVELS)),
@@ -104,7 +104,7 @@ def test_what_is_written_is_read_bit_by_bit(found: list, codec: str, shuffle: bo
             assert (again.bits, again.group, again.dtype) == (kept.bits, kept.group, kept.dtype)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(tensors(), rules())
 def test_an_unclipped_weight_is_off_by_half_a_step_at_most(tensor: torch.Tensor, rule: dict) -> None:
     chosen = TensorRule(**{**rule, "bits": min(rule["bits"], 8), "clip": "max"})
@@ -200,7 +200,7 @@ def test_rules_come_from_class_size_and_overrides_in_order() -> None:
     assert rule("tok_emb.weight") == TensorRule(7, "best", 20.0, export.clip_quantile, 3, 0, 0.5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(-128, 127), max_size=40), st.integers(1, 4))
 def test_integers_survive_any_packing(values: list[int], digits: int) -> None:
     codes = numpy.array(values, numpy.int8)

@@ -30,7 +30,7 @@ def lively_model(dtype: torch.dtype = torch.float32, seed: int = 0, **changes):
     return model
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(1, 15),
     st.integers(0, 1000),
@@ -140,7 +140,7 @@ def test_weight_decay_is_decoupled(tiny_settings, alone: Gang) -> None:
             assert torch.allclose(parameter, before[names[id(parameter)]] * factor, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 4), st.integers(0, 1000))
 def test_stacked_newton_schulz_is_each_matrix_alone(rows: int, cols: int, count: int, seed: int) -> None:
     stack = torch.randn(count, rows, cols, generator=torch.Generator().manual_seed(seed))

@@ -34,7 +34,7 @@ def tensors(draw, dimensions: tuple[int, ...] = (1, 2, 3)) -> torch.Tensor:
     return torch.from_numpy((values * draw(st.sampled_from([1e-2, 1.0, 50.0]))).astype(numpy.float32))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tensors(), st.integers(4, 8), st.sampled_from([0.0, 1 / 127]))
 def test_round_trip_is_off_by_half_a_step_at_most(tensor: torch.Tensor, bits: int, floor: float) -> None:
     export = ExportSettings(
@@ -59,7 +59,7 @@ def test_round_trip_is_off_by_half_a_step_at_most(tensor: torch.Tensor, bits: in
     assert bool(((back - tensor).abs() <= exact_step / 2 * 1.0001 + slack).all())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tensors((2,)), st.integers(4, 8))
 def test_rows_do_not_know_of_each_other(matrix: torch.Tensor, bits: int) -> None:
     integers, scales = quantize_tensor(matrix, bits, ALL)

@@ -59,7 +59,7 @@ def test_folders_without_shards(tmp_path: pathlib.Path) -> None:
         list_shards(tmp_path, "val")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=5), st.integers(0, 200), st.integers(1, 12), st.integers(1, 4))
 def test_stream_is_the_shards_end_to_end_for_ever(tmp_path_factory, lengths, number: int, seq_len: int, rows) -> None:
     folder = tmp_path_factory.mktemp("stream")

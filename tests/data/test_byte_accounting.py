@@ -38,7 +38,7 @@ EXACT = {
 
 @pytest.mark.parametrize("name", EXACT)
 @given(text=st.one_of(st.text(st.characters(codec="utf-8"), max_size=30), st.text("ab 1,\n", max_size=30)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_exact_tokenizers_count_the_bytes_of_the_text(name: str, text: str) -> None:
     tokenizer = EXACT[name]
     table = build_byte_table(tokenizer, 400)

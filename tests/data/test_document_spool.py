@@ -12,7 +12,7 @@ from golfray.data.text_files import Document
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=3), max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_documents_and_their_doubles(texts: list[str]) -> None:
     first: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder, open_spool(pathlib.Path(folder)) as spool:

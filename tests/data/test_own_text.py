@@ -99,7 +99,7 @@ def test_documents_that_become_the_same_tokens_are_one(tmp_path: pathlib.Path) -
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), min_size=2, max_size=12), st.data())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_no_document_is_split_or_in_both(texts: list[str], data: st.DataObject) -> None:
     """Whatever the texts: what check finds apart, build has kept apart, and all of the text is there once."""
     texts = [*texts, "one more", "another one"]

@@ -31,7 +31,7 @@ BODIES = st.lists(st.lists(st.integers(2, 40), max_size=12), min_size=1, max_siz
 
 
 @given(bodies=BODIES, shard_tokens=st.integers(1, 25), chunk_tokens=st.integers(1, 25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_tally_of_documents(bodies: list[list[int]], shard_tokens: int, chunk_tokens: int) -> None:
     lead, *rest = bodies
     documents = [lead, *([BOS, *body] for body in rest)]

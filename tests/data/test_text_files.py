@@ -25,7 +25,7 @@ def read(path: pathlib.Path, **form: str) -> list[str]:
 
 @pytest.mark.parametrize("suffix", PACKED)
 @given(documents=st.lists(st.text(st.characters(codec="utf-8")), min_size=1, max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_json_lines_read_back(suffix: str, documents: list[str]) -> None:
     content = "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(documents))
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ def test_json_lines_read_back(suffix: str, documents: list[str]) -> None:
 
 @pytest.mark.parametrize("separator", ["<|endoftext|>", ""])
 @given(documents=st.lists(LINES.map("\n".join), min_size=1, max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_separated_texts_read_back(separator: str, documents: list[str]) -> None:
     def stands_alone(text: str) -> bool:
         return not any(line.strip().encode().strip() == separator.encode() for line in text.split("\n"))

@@ -15,7 +15,7 @@ DOCUMENTS = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=30), 
 
 
 @given(documents=DOCUMENTS, shard_tokens=st.integers(1, 50))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_shards_read_back_as_the_documents_end_to_end(documents: list[list[int]], shard_tokens: int) -> None:
     flat = [token for document in documents for token in document]
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ def test_no_space_is_put_in_front_and_white_space_is_joined(tokenizer: sentencep
 
 
 @given(st.text(min_size=1, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_text_is_unknown(text: str) -> None:
     tokenizer = sentencepiece.SentencePieceProcessor(model_proto=MODEL)
     ids = tokenizer.encode(text)

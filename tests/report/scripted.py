@@ -1,8 +1,12 @@
 """A study's events written by hand, with times of their own: what is printed of them is the same on every machine."""
 
+import dataclasses
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from golfray.config.resolve import resolve
+from golfray.sweep.events import encode_record
 from golfray.sweep.outcome import Kind, Outcome
 
 STARTED = 1_800_000_000.0
@@ -60,7 +64,9 @@ class Script:
             **self._in_force(trials, None, 1),
         )
 
-    def ask(self, role: str = "sampler", refused: str | None = None, **knobs: Any) -> int:
+    def ask(
+        self, role: str = "sampler", refused: str | None = None, foreseen: dict[str, float] | None = None, **knobs: Any
+    ) -> int:
         number, self._trials = self._trials, self._trials + 1
         # Of a trial's settings, those that are looked at.
         settings: dict[str, Any] = {
@@ -83,8 +89,10 @@ class Script:
             params=params,
             told=role != "replicate",
             told_reason="a replicate measures noise" if role == "replicate" else None,
-            settings=None if refused else settings,
+            settings=None if refused and foreseen is None else settings,
             refused=refused,
+            foreseen=foreseen,
+            too_large=foreseen is not None,
             seed=1337 + number if role == "replicate" else 1337,
             replicate_of=0 if role == "replicate" else None,
         )
@@ -103,7 +111,8 @@ class Script:
         self.add("progress", 1.0, **self._where(trial, attempt), step=step, metrics=metrics)
 
     def end(self, trial: int, outcome: Outcome, attempt: int = 1, final: bool = True, after: float = 5.0) -> None:
-        self.add("attempt_ended", after, **self._where(trial, attempt), outcome=outcome.to_dict(), final=final)
+        where = self._where(trial, attempt)
+        self.add("attempt_ended", after, **where, outcome=outcome.to_dict(), final=final, size_reserve=0.0)
 
     def run(self, bpb: float, total: int, role: str = "sampler", **knobs: Any) -> int:
         """A trial that runs to its end."""
@@ -115,6 +124,13 @@ class Script:
             self.point(trial, step, step / 16, 6.0 - step / 60)
         self.phase(trial, "validate", 4.0)
         self.end(trial, ran(bpb, total))
+        return trial
+
+    def refuse_for_size(self, over: int, **knobs: Any) -> int:
+        """A point that was foreseen to be so many bytes over the cap."""
+        foreseen = {"bytes/foreseen_total": float(CAP_BYTES + over), "bytes/foreseen_margin": float(-over)}
+        trial = self.ask(refused=f"about {CAP_BYTES + over:,} bytes", foreseen=foreseen, **knobs)
+        self.end(trial, Outcome(Kind.INFEASIBLE, "refused before training: about so much", foreseen), after=0.1)
         return trial
 
     def finish(self, reason: str = "budget spent: 8 trials", complete: bool = True) -> None:
@@ -151,6 +167,23 @@ class Script:
             "limits": {},
             "tracking_uri": None,
         }
+
+
+def write_study(folder: pathlib.Path, script: Script) -> None:
+    """The study's folder with its log, in which trials have the preset's real settings, changed as the script says."""
+    config = resolve("parameter-golf", "laptop", has_gpu=False).config
+    lines = []
+    for event in script:
+        if event["event"] == "trial_asked" and event["settings"] is not None:
+            settings = dataclasses.asdict(config.to_run_settings(BYTES_CODE))
+            for path, value in event["params"].items():
+                section, name = path.split(".")
+                settings[section][name] = value
+            settings["data"] = {"folder": "corpora/kjv", "tokenizer": "corpora/kjv/kjv.model"}
+            event = {**event, "settings": settings}
+        lines.append(encode_record(event) + "\n")
+    folder.mkdir(parents=True)
+    (folder / "events.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def ran(bpb: float, total: int) -> Outcome:

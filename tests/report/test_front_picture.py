@@ -23,7 +23,7 @@ def result_of(points: list[tuple[int, float]], cap: int) -> SearchResult:
     return SearchResult(tuple(tried), cap, 8, "8 sequences <of> text", False, 2.0, best, b"", None, "", {}, {})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1_000, 10**8), st.floats(-0.01, 3)), min_size=1, max_size=30),
     st.integers(500, 10**8),

@@ -33,10 +33,11 @@ PLAN = StudyPlan(
     time=TimePlan(6, COSTS, limited=False),
     disk=StudyDisk(DiskNeed({"checkpoints": 8 * MIB, "artifacts": 4 * MIB}, 150 * MIB), 6, 1, True, 2 * MIB),
     points=(
-        ForeseenPoint(0, "preset", PARAMS, 331_000, 8_000, 11_000),
-        ForeseenPoint(1, "preset_8bit", {**PARAMS, "export.bits_mlp": 8}, 388_000, -49_000, 13_000),
-        ForeseenPoint(2, "sampler", PARAMS, 300_000, 39_000, 9_000),
-        ForeseenPoint(3, "sampler", PARAMS, refused="kv heads"),
+        ForeseenPoint(0, "preset", PARAMS, 331_000, 8_000, 11_000, 0.766),
+        ForeseenPoint(1, "preset_8bit", {**PARAMS, "export.bits_mlp": 8}, 388_000, -49_000, 13_000, 0.0001),
+        ForeseenPoint(2, "sampler", PARAMS, 300_000, 39_000, 9_000, 0.99999),
+        ForeseenPoint(3, "sampler", PARAMS, 350_000, -11_000, 6_000, 0.034, too_large=True),
+        ForeseenPoint(4, "sampler", PARAMS, refused="kv heads"),
     ),
     corpus=CorpusFacts("kjv", 1_264_581, 81_612, (), built=True),
     passes=0.251,
@@ -76,11 +77,14 @@ def test_what_a_person_reads(here) -> None:
         "MLflow: http://tracker.example.org",
         "data: about 155 steps a trial are 0.25 passes over the 1,264,581 training tokens of kjv",
         "expected bytes of the first trials, 44,819 of them code; +- is what is usually missed by",
-        "  t000 preset: about 331,000 +-11,000, margin +8,000, may fit or not "
+        "  t000 preset: about 331,000 +-11,000, margin +8,000, fits with a chance of 77 % "
         "(optimizer.matrix_lr 0.04, export.bits_mlp 6)",
-        "  t001 preset_8bit: about 388,000 +-13,000, margin -49,000, over the cap (export.bits_mlp 8)",
-        "  t002 sampler: about 300,000 +-9,000, margin +39,000, fits (as trial 0)",
-        "  t003 sampler: refused: kv heads (as trial 0)",
+        "  t001 preset_8bit: about 388,000 +-13,000, margin -49,000, "
+        "fits with a chance of less than 0.1 % (export.bits_mlp 8)",
+        "  t002 sampler: about 300,000 +-9,000, margin +39,000, fits with a chance of more than 99.9 % (as trial 0)",
+        "  t003 sampler: about 350,000 +-6,000, margin -11,000, fits with a chance of 3 %, too little to be tried "
+        "(as trial 0)",
+        "  t004 sampler: refused: kv heads (as trial 0)",
     ]
     study, temporary = (line for line in lines if " free)" in line)
     assert study.startswith(f"disk: at most 12.6 MB in {here.study_folder} (")
@@ -154,4 +158,6 @@ def test_what_a_program_reads(here) -> None:
         "passes": 0.251,
     }
     assert document["points"][1]["margin"] == -49_000
-    assert document["points"][3]["bytes_total"] is None
+    assert document["points"][0]["fit_probability"] == 0.766
+    assert document["points"][3]["too_large"]
+    assert document["points"][4]["bytes_total"] is None

@@ -8,8 +8,10 @@ from rich.console import Console
 
 from golfray.report.ranking import ranked_trials
 from golfray.report.summary import print_summary
+from golfray.sweep.events import encode_record
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
+from tests.report.scripted import Script
 
 WIDTHS = (80, 120)
 
@@ -148,3 +150,20 @@ def test_an_interrupted_study_has_a_table_too(tmp_path, StudyLog, ended_early):
     assert re.search(r"^ +t000 +preset +running", text, re.MULTILINE)
     assert line_with(text, "t001 cancelled:") == "t001 cancelled: interrupted"
     assert "not ended" in text
+
+
+@pytest.mark.parametrize(("refused", "said"), [(1, "1 point was"), (9, "9 points were")])
+def test_points_that_cannot_fit_have_one_line_and_no_row(tmp_path, refused, said):
+    script = Script()
+    script.start()
+    script.run(1.9, 300_000, role="preset")
+    for _ in range(refused):
+        script.refuse_for_size(40_000)
+    script.finish("9 points in a row cannot fit", complete=False)
+    (tmp_path / "events.jsonl").write_text("".join(encode_record(event) + "\n" for event in script), encoding="utf-8")
+    text = printed(tmp_path, 80)
+    assert re.search(r"^\* +t000 ", text, re.MULTILINE)
+    names = "t001" if refused == 1 else "t001, t002, t003, t004, t005, ..., t009"
+    assert line_with(text, said) == f"{said} refused before training, too large to fit: {names}"
+    assert line_with(text, "1 trials in ").endswith(": 1 scored; 9 points in a row cannot fit")
+    assert not re.search("^ +t001", text, re.MULTILINE)

@@ -7,25 +7,12 @@ import pytest
 from golfray.config.resolve import resolve
 from golfray.report.lookup import load_trial
 from golfray.report.trial_page import changed_settings, trial_document, trial_lines
-from golfray.sweep.events import encode_record
-from tests.report.scripted import eventful_study, plain_study
+from tests.report.scripted import Script, eventful_study, plain_study, write_study
 
 
 def written(folder, script):
     """A study with the preset's real settings in it, changed where the script changes them."""
-    config = resolve("parameter-golf", "laptop", has_gpu=False).config
-    events = []
-    for event in script:
-        if event["event"] == "trial_asked" and event["settings"] is not None:
-            settings = dataclasses.asdict(config.to_run_settings(44_800))
-            for path, value in event["params"].items():
-                section, name = path.split(".")
-                settings[section][name] = value
-            settings["data"] = {"folder": "corpora/kjv", "tokenizer": "corpora/kjv/kjv.model"}
-            event = {**event, "settings": settings}
-        events.append(event)
-    folder.mkdir()
-    (folder / "events.jsonl").write_text("".join(encode_record(event) + "\n" for event in events), encoding="utf-8")
+    write_study(folder, script)
     attempt = folder / "trials" / "0006" / "attempt-1"
     attempt.mkdir(parents=True)
     (attempt / "final_model.int8.ptz").write_bytes(b"x" * 262_489)
@@ -100,6 +87,19 @@ def test_a_refused_configuration(eventful):
         "its configuration was refused, so it never ran",
         "attempt 1: crashed: configuration refused: batch.tokens=100 must be a multiple of batch.slices=8",
     ]
+
+
+def test_a_point_that_cannot_fit(tmp_path):
+    script = Script()
+    script.start()
+    script.refuse_for_size(39_004, optimizer__matrix_lr=0.06)
+    script.finish()
+    lines = trial_lines(load_trial(str(written(tmp_path / "muon", script) / "0")))
+    assert lines[0] == "t000 of study muon: sampler, seed 1337"
+    assert [part for part in lines if "0.06" in part] == ["  optimizer.matrix_lr  0.06 (preset: 0.04)"]
+    place = lines.index("it cannot fit, so it never ran")
+    assert lines[place + 1] == "attempt 1: infeasible, refused before training: about so much"
+    assert {"  bytes/foreseen_total   378,004", "  bytes/foreseen_margin  -39,004"} <= set(lines[place + 2 :])
 
 
 def test_a_trial_that_runs(tmp_path):

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from golfray.selftest.runner import BASELINE_VECTORS
+from tests.threads import one_thread
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small shapes are slower on many threads than on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def on_one_thread() -> Iterator[None]:
+    """Every test here."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

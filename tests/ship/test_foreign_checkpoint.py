@@ -78,7 +78,7 @@ def refusal(file: pathlib.Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_reference_state_dict_is_read_bit_for_bit(form: str, dtype: torch.dtype, file: pathlib.Path) -> None:
     state = fresh_state(dtype=dtype)
     file.write_bytes(FORMATS[form](collections.OrderedDict(reversed(state.items()))))
@@ -147,7 +147,10 @@ OTHERS = {
         "blocks.1.mlp.fc.weight is (16, 40), the model has (40, 16)",
     ),
     "a nan": ({**fresh_state(), "blocks.1.mlp.fc.weight": NAN}, "blocks.1.mlp.fc.weight has values that are not fin"),
-    "whole numbers": ({**fresh_state(), "step": torch.tensor(3)}, "step is int64, must be float32 or bfloat16"),
+    "whole numbers": (
+        {**fresh_state(), "step": torch.tensor(3)},
+        "step is int64, must be float32, bfloat16 or float16",
+    ),
 }
 
 

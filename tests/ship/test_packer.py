@@ -11,7 +11,7 @@ import sys
 import tokenize
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golfray.core.settings import (
@@ -91,7 +91,6 @@ def test_settings_line_has_its_fixed_length_and_the_scripts_own() -> None:
     assert script.settings.bytes_code == script.bytes_code == len(script.content) == bytes_code(RunSettings())
 
 
-@settings(deadline=None)
 @given(folder=st.text(st.characters(exclude_categories=["Cs"]), max_size=150), seed=st.integers(0, 2**62))
 def test_any_settings_are_one_padded_line_that_comes_back(folder: str, seed: int) -> None:
     given_settings = RunSettings(

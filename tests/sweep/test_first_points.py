@@ -32,7 +32,7 @@ values = {
 }
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.fixed_dictionaries({}, optional=values).filter(bool))
 def test_a_point_is_refused_or_the_sampler_hears_of_it(space_at, point) -> None:
     text = (

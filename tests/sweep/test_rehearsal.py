@@ -2,6 +2,8 @@ import concurrent.futures
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import psutil
 import pytest
 
 from golfray.sweep.rehearsal import NO_CACHE, Rehearsal, RehearsalFailed, rehearse
+from tests.marked import MARK, marked_processes
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -43,19 +46,8 @@ def test_nothing_can_be_compiled_into_any_folder() -> None:
         (Path(NO_CACHE) / "compiled").mkdir()
 
 
-def marked_processes(mark: str) -> list[str]:
-    left = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.name != str(os.getpid()) and mark.encode() in (folder / "environ").read_bytes():
-                left.append(folder.name)
-        except OSError:
-            continue  # it ended while we looked, or is not ours
-    return left
-
-
 def test_a_configuration_that_cannot_run_says_why_and_leaves_no_process(tiny_settings, monkeypatch) -> None:
-    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}")
+    monkeypatch.setenv(MARK, mark := f"rehearsal-{os.getpid()}")
     broken = tiny_settings(model={"num_heads": 3})
     with pytest.raises(RehearsalFailed, match=r"a training step failed on this machine \(exit code 1\): .+") as caught:
         rehearse(broken, 2, 1)
@@ -78,12 +70,12 @@ KILLED = r"^rank 1 .* was killed on this machine \(SIGKILL\), most likely becaus
     ],
 )
 def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeypatch, ending, joined, said) -> None:
-    monkeypatch.setenv("GOLFRAY_TEST_MARK", mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
+    monkeypatch.setenv(MARK, mark := f"rehearsal-{os.getpid()}-{ending}-{joined}")
 
     def rank_one() -> psutil.Process | None:
-        # By the command's own arguments: RANK WORKERS PORT.
+        # By the command's own arguments: RANK WORKERS PORT PARENT.
         ranks = [child for child in psutil.Process().children() if "golfray.sweep.rehearsal" in child.cmdline()]
-        found = next((child for child in ranks if child.cmdline()[-3] == "1"), None)
+        found = next((child for child in ranks if child.cmdline()[-4] == "1"), None)
         return found if found is not None and (not joined or found.net_connections()) else None
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -96,6 +88,41 @@ def test_a_rank_that_is_killed_is_named_and_its_peers_end(tiny_settings, monkeyp
             rehearsing.result()
     assert caught.value.exit_code == 4
     assert marked_processes(mark) == []
+
+
+RANK = """
+import sys
+from golfray.sweep.rehearsal import end_with
+print("up", flush=True)
+end_with(int(sys.argv[1]))
+"""
+KILLED_PARENT = """
+import os, subprocess, sys
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdout=subprocess.PIPE)
+rank.stdout.readline()
+print(rank.pid, flush=True)
+rank.wait()
+"""
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        # In a container without an init nobody reaps the dead.
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_rank_ends_with_whoever_started_it() -> None:
+    command = [sys.executable, "-c", KILLED_PARENT, RANK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        rank = psutil.Process(int(parent.stdout.readline()))
+        assert rank.is_running()
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while lives(rank):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_step_shares_the_tokens_and_not_the_update(tiny_settings) -> None:

@@ -184,7 +184,7 @@ def test_seeds_matter_and_ask_numbers_matter() -> None:
     assert sampler(seed=1).suggest(0) != sampler(seed=1).suggest(1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 10_000))
 def test_suggestions_lie_in_the_space(seed: int, number: int) -> None:
     params = sampler("random", seed).suggest(number)

@@ -67,7 +67,7 @@ class TestMuonSpace:
         assert ranges["muon.weight_decay"] == (0.005, 0.15)
         assert [ranges[f"export.bits_{part}"] for part in ("attention", "mlp", "embedding")] == [(5, 8), (4, 8), (6, 8)]
 
-    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_every_point_is_a_valid_configuration(self, space: Space, data: st.DataObject) -> None:
         resolved = space.at(sampled(space, data))

@@ -60,7 +60,7 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
     return values
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parent=changed(), child=changed(), is_extended=st.booleans(), has_gpu=st.booleans())
 def test_it_is_read_or_refused(
     parent: dict[str, Any], child: dict[str, Any], is_extended: bool, has_gpu: bool, tmp_path: pathlib.Path

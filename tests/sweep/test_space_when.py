@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golfray.config.errors import ConfigError
@@ -181,7 +181,6 @@ def forests(draw: st.DrawFn) -> list[Knob]:
     return draw(st.permutations(knobs))
 
 
-@settings(deadline=None)
 @given(forests(), st.data())
 def test_values_to_params_and_back(knobs: list[Knob], data: st.DataObject) -> None:
     values: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -89,12 +90,19 @@ class MlflowServer:
             return False
 
     def signal(self, number: int) -> None:
-        """Send a signal to all its processes; with SIGKILL wait until they are gone."""
+        """Send a signal to all its processes; with SIGKILL wait until nothing listens any more."""
         assert self._process is not None
         os.killpg(self._process.pid, number)
         if number == signal.SIGKILL:
             self._process.wait()
             self._process = None
+            # The process that is waited for only started the one that listens. Whoever calls while that one goes gets
+            # another error than afterwards.
+            wait_until(self._refuses)
+
+    def _refuses(self) -> bool:
+        with socket.socket() as caller:
+            return caller.connect_ex(("127.0.0.1", self.port)) == errno.ECONNREFUSED
 
     def close(self) -> None:
         """End it, however it is."""
