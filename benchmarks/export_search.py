@@ -63,7 +63,8 @@ def scored(scorer: ReserveScorer, artifact: bytes) -> float:
 def search(state: State, settings: RunSettings, steps: int, cap: int) -> SearchResult:
     """The search as it is by default, timed.
 
-    Codecs have threads of their own, so on idle cores it takes what this thread computes and the rest shared out.
+    Codecs and scores have threads of their own, so on idle cores it takes what this thread computes and the rest
+    shared out, and a little more where there is nothing to share.
     """
     start, spent, own = time.perf_counter(), time.process_time(), time.thread_time()
     result = search_exports(state, settings, steps=steps, max_bytes=cap, tell=print)

@@ -57,6 +57,10 @@ def size(
 
     if space is not None:
         points = [(point.role, point.resolved) for point in planned_points(space) if point.role != REPLICATE]
+    if points[0][1].config.export.search is not None:
+        raise typer.BadParameter(
+            "export.search finds an export that fits; set it to null to foresee the one that is set"
+        )
     record = None if study is None else StudyRecord.load(find_study(study))
     code = bytes_code(points[0][1].config.to_run_settings(0))
     outlooks = []

@@ -170,7 +170,7 @@ def _sizes(plan: StudyPlan) -> Iterator[str]:
 
 def _size(point: ForeseenPoint) -> str:
     if point.bytes_total is None or point.margin is None or point.error is None or point.fit_probability is None:
-        return f"refused: {point.refused}"
+        return "the best export under the cap" if point.refused is None else f"refused: {point.refused}"
     total, error = bytes_text(point.bytes_total), bytes_text(point.error)
     chance = f"fits with a chance of {chance_text(point.fit_probability)}"
     end = ", too little to be tried" if point.too_large else ""

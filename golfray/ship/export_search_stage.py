@@ -16,11 +16,9 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.core.artifact import write_atomically
 from golfray.core.codec import codec_module
-from golfray.core.frontier import FrontierParts
-from golfray.core.gang import join_gang
 from golfray.core.settings import RunSettings
 from golfray.ship.export_source import SETTINGS_NAME
-from golfray.ship.export_stages import EXPORT_NAME, SCORE_NAME, ExportFolder
+from golfray.ship.export_stages import ARTIFACT_NAMES, EXPORT_NAME, SCORE_NAME, ExportFolder
 from golfray.ship.foreign_checkpoint import Checkpoint, CheckpointError
 from golfray.ship.score_file import ScoredFile, ScoreError, further_metrics
 from golfray.sweep.export_search import SearchPlan, SearchResult, search_exports
@@ -97,8 +95,7 @@ class SearchFolder:
         if result.chosen is None or result.validation is None:
             return None
         chosen = dataclasses.replace(self.settings, export=result.chosen.export)
-        artifact = FrontierParts(chosen, join_gang("cpu")).artifact_name
-        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME, PICTURE_NAME, artifact):
+        for name in (SETTINGS_NAME, EXPORT_NAME, SCORE_NAME, PICTURE_NAME, *ARTIFACT_NAMES.values()):
             (self.folder / name).unlink(missing_ok=True)
         folder = ExportFolder(self.folder, self.checkpoint, chosen, beside=(SEARCH_NAME,))
         exported = folder.keep(result.artifact, seconds)

@@ -6,25 +6,27 @@ Each is written whole or not at all, so a run that was interrupted is gone on wi
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from golfray.config.errors import ConfigError
 from golfray.core.artifact import sha256_hex, write_atomically
-from golfray.core.frontier import FrontierParts
+from golfray.core.codec import codec_module
+from golfray.core.exporter import export_state
+from golfray.core.frontier import FLAT_ARTIFACT, calibration_batches
 from golfray.core.gang import join_gang
-from golfray.core.model import GPT, build_model
+from golfray.core.gptq import collect_hessians
+from golfray.core.model import build_model
 from golfray.core.runtime import choose_runtime, prepare_device
-from golfray.core.settings import AveragingSettings, RunSettings, settings_to_json
+from golfray.core.settings import RunSettings, settings_to_json
 from golfray.core.shards import TokenStream, list_shards
+from golfray.core.trial import Parts
 from golfray.ship.artifact_parts import Part, artifact_parts
 from golfray.ship.export_source import SETTINGS_NAME
 from golfray.ship.foreign_checkpoint import Checkpoint, CheckpointError
@@ -32,8 +34,7 @@ from golfray.ship.score_file import ScoredFile, ScoreError, score_artifact
 
 EXPORT_NAME = "export.json"
 SCORE_NAME = "score.json"
-
-Result = TypeVar("Result")
+ARTIFACT_NAMES = {"reference": Parts.artifact_name, "flat": FLAT_ARTIFACT}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +82,7 @@ class ExportFolder:
         self, folder: Path, checkpoint: Checkpoint, settings: RunSettings, beside: tuple[str, ...] = ()
     ) -> None:
         self.folder, self.checkpoint, self.settings = folder, checkpoint, settings
-        # What a trial of these settings exports by; nothing is averaged any more.
-        self._parts = FrontierParts(
-            dataclasses.replace(settings, averaging=AveragingSettings()), join_gang(settings.runtime.device)
-        )
+        codec_module(settings.export.codec)
         asked, known = settings_to_json(settings), folder / SETTINGS_NAME
         if folder.exists() and (not folder.is_dir() or _others(folder, beside)):
             if not known.is_file() or known.read_text(encoding="utf-8") != asked:
@@ -99,13 +97,13 @@ class ExportFolder:
     @property
     def artifact(self) -> Path:
         """Where the artifact is written."""
-        return self.folder / self._parts.artifact_name
+        return self.folder / ARTIFACT_NAMES[self.settings.export.format]
 
     def export(self, say: Callable[[str], None]) -> Exported:
         """Export the checkpoint, unless that is done; what takes long is told to ``say`` first.
 
         Raises :class:`CheckpointError` where the weights cannot be exported so, ``ConfigError`` where an artifact that
-        was written is another now, :class:`ScoreError` where there is no training data to calibrate GPTQ on.
+        was written is another now, :class:`ScoreError` where there are no training tokens to calibrate GPTQ on.
         """
         done = self._read(EXPORT_NAME)
         if done is not None:
@@ -156,26 +154,11 @@ class ExportFolder:
         return scored
 
     def _artifact_of(self, state: dict[str, torch.Tensor], say: Callable[[str], None]) -> bytes:
-        parts, export = self._parts, self.settings.export
-        if export.gptq:
-            stream, model = self._calibrated_on(state)
-            parts.begin(model)
-            tokens = self.settings.batch.tokens // self.settings.batch.slices
-            say(f"GPTQ: calibrating on {export.gptq_batches * tokens:,} training tokens")
-            _saying(say, lambda: parts.calibrate(stream, lambda phase: None))
-        return _saying(say, lambda: parts.export_state(state, export))
-
-    def _calibrated_on(self, state: dict[str, torch.Tensor]) -> tuple[TokenStream, GPT]:
-        settings, gang = self.settings, self._parts.gang
-        try:
-            stream = TokenStream(list_shards(Path(settings.data.folder), "train"))
-        except (OSError, ValueError) as error:
-            raise ScoreError(f"{error}; export.gptq calibrates on training tokens: --set data.folder=FOLDER") from error
-        dtype = choose_runtime(settings, gang).dtype
-        prepare_device(gang, dtype)
-        model = build_model(settings.model, dtype, gang.device)
-        model.load_state_dict(state)
-        return stream, model
+        export = self.settings.export
+        if export.format == "reference":
+            return Parts().export_state(state, export)
+        hessians = calibrate(state, self.settings, say) if export.gptq else None
+        return export_state(state, export, hessians, say)
 
     def _taken(self, what: str) -> ConfigError:
         return ConfigError(
@@ -197,13 +180,25 @@ class ExportFolder:
         write_atomically(self.folder / name, json.dumps(document, indent=1).encode())
 
 
-def _saying(say: Callable[[str], None], work: Callable[[], Result]) -> Result:
-    """What ``work()`` returns; what it prints, as a rank does, is said."""
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        result = work()
-    for line in printed.getvalue().splitlines():
-        say(line.removeprefix("golfray: "))
-    return result
+def calibrate(
+    state: dict[str, torch.Tensor], settings: RunSettings, say: Callable[[str], None]
+) -> dict[str, torch.Tensor]:
+    """Hessians of a model over the first ``export.gptq_batches`` micro-batches of its training tokens, as in a trial.
+
+    Raises :class:`ScoreError` where there is no training data.
+    """
+    gang = join_gang(settings.runtime.device)
+    dtype = choose_runtime(settings, gang).dtype
+    prepare_device(gang, dtype)
+    try:
+        stream = TokenStream(list_shards(Path(settings.data.folder), "train"))
+    except (OSError, ValueError) as error:
+        raise ScoreError(f"{error}; export.gptq calibrates on training tokens: --set data.folder=FOLDER") from error
+    model = build_model(settings.model, dtype, gang.device)
+    model.load_state_dict(state)
+    tokens = settings.export.gptq_batches * (settings.batch.tokens // settings.batch.slices)
+    say(f"GPTQ: calibrating on {tokens:,} training tokens")
+    return collect_hessians(model, calibration_batches(settings, stream, gang.device))
 
 
 def _others(folder: Path, known: tuple[str, ...]) -> bool:

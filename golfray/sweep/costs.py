@@ -231,9 +231,9 @@ def _calibrate_s(work: Work, score_s: float) -> float:
 
 
 def _search_s(work: Work, score_s: float, slowdown: float) -> float:
-    """Rank 0 scores alone; its codecs have the cores of the other ranks as well."""
+    """Rank 0 works alone: on its GPU, or on CPUs with those of the other ranks as well, and so do its codecs."""
     export, tries = work.settings.export, work.settings.export.search or 0
     plan = SearchPlan(ExportSpace(gptq=(False, True) if export.gptq else (False,)), settings=tries)
     tokens = plan.scored_sequences() * work.settings.batch.seq_len
-    scoring_s = tokens * score_s * work.workers / work.val_tokens
+    scoring_s = tokens * score_s / work.val_tokens * (1 if work.device == "cpu" else work.workers)
     return scoring_s + SEARCH_S_PER_PARAMETER * work.parameters * slowdown * tries / 200 / work.workers

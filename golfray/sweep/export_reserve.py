@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy
 import torch
 
+from golfray.core.frontier import calibration_batches
 from golfray.core.settings import RunSettings
 from golfray.core.shards import TokenStream, list_shards
 
@@ -44,8 +45,7 @@ def reserve_tokens(
     width, total = batch.seq_len + 1, stream.total_tokens
     # A slice is read with one token more than it has, which is its last target.
     slice_tokens = batch.tokens // batch.slices
-    numbers = range(settings.export.gptq_batches if calibrates else 0)
-    calibrated = len(numbers) * (slice_tokens + 1)
+    calibrated = settings.export.gptq_batches * (slice_tokens + 1) if calibrates else 0
     places = (total - calibrated) // width
     if places < 2:
         raise ValueError(
@@ -64,7 +64,7 @@ def reserve_tokens(
         why = "how far the run read is not known" if steps is None else f"it left {left} sequences unread"
         what = f"{len(found)} sequences of {batch.seq_len} training tokens that may have been trained on: {why}"
     tokens = numpy.stack([stream.read(first + int(place) * width, width) for place in found]).astype(numpy.uint16)
-    calibration = [stream.slice_batch(number, slice_tokens, batch.seq_len)[0] for number in numbers]
+    calibration = list(calibration_batches(settings, stream, torch.device("cpu"))) if calibrates else []
     return Reserve(tokens, calibration, trained_on, what)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -81,10 +82,10 @@ class SearchPlan:
 class Site:
     """Where a search runs, and what the run that it is part of has already; by default it is alone on this machine.
 
-    ``device``: None: the one that the settings mean. ``threads``: that compress side by side, None: as many as there
-    are cores. ``hessians``: what GPTQ needs, None: collected where it is tried. ``validates``: whether the setting
-    chosen is scored on validation; a trial does so itself. ``pulse`` is called every few seconds at most, for whoever
-    waits.
+    ``device``: None: the one that the settings mean. ``threads``: that compress and score side by side, None: as many
+    as there are cores. ``hessians``: what GPTQ needs, None: collected where it is tried. ``validates``: whether the
+    setting chosen is scored on validation; a trial does so itself. ``pulse`` is called again and again, every few
+    seconds at the latest while a model is small, for whoever waits.
     """
 
     device: torch.device | None = None
@@ -161,9 +162,12 @@ class _Search:
         self.state = {name: tensor.detach() for name, tensor in state.items()}
         self.table = load_byte_table(settings.data.tokenizer, settings.model.vocab_size)
         self.reserve = reserve_tokens(settings, steps, plan.sequences, plan.seed, calibrates=True in plan.space.gptq)
-        self.scorer = ReserveScorer(self.model, self.state, self.reserve.tokens, self.table)
+        threads = len(os.sched_getaffinity(0)) if site.threads is None else site.threads
+        # Where one thread is enough for a product of matrices, the others score other sequences.
+        side_by_side = threads if self.gang.device.type == "cpu" and torch.get_num_threads() == 1 else 1
+        self.scorer = ReserveScorer(self.model, self.state, self.reserve.tokens, self.table, side_by_side)
         self.tensors = ExportTensors(self.state, self.collect)
-        self.sizes = ExportSizes(self.tensors, plan.space.codecs, plan.space.shuffles, site.threads, site.pulse)
+        self.sizes = ExportSizes(self.tensors, plan.space.codecs, plan.space.shuffles, threads, site.pulse)
         self.nats: dict[ExportSettings, numpy.ndarray] = {}
         self.float_nats = self.scorer.nats({}, 0, self.scorer.sequences)
         self.landed: set[ExportSettings] = set()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import lzma
-import os
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,8 +50,8 @@ class ExportSizes:
     """Sizes of the exports of one checkpoint; each class and each artifact is compressed once under each codec.
 
     ``codecs``: all are predicted; ``likely`` are those of which artifacts are made, once :meth:`learn` has seen which
-    have a chance. ``threads``: that compress side by side, None: as many as there are cores; ``pulse`` is called as
-    each is done. ``errors``: of predictions from classes, as shares of what was then measured, by codec.
+    have a chance. ``threads`` compress side by side; ``pulse`` is called as each is done. ``errors``: of predictions
+    from classes, as shares of what was then measured, by codec.
     """
 
     def __init__(
@@ -60,12 +59,11 @@ class ExportSizes:
         tensors: ExportTensors,
         codecs: tuple[str, ...],
         shuffles: tuple[bool, ...],
-        threads: int | None = None,
+        threads: int = 1,
         pulse: Callable[[], None] = lambda: None,
     ) -> None:
         self.tensors, self.codecs, self.shuffles = tensors, codecs, shuffles
-        self._threads = len(os.sched_getaffinity(0)) if threads is None else threads
-        self._pulse = pulse
+        self._threads, self._pulse = threads, pulse
         self.likely = codecs
         self.errors: dict[str, list[float]] = {}
         self._ratios: dict[str, list[float]] = {codec: [] for codec in codecs}

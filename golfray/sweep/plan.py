@@ -53,9 +53,10 @@ class ForeseenPoint:
     """One of the first points, and the size it is expected to have.
 
     ``params`` are the knobs' values by path. ``bytes_total`` is code and model, ``margin`` what that leaves under the
-    cap, ``error`` the bytes by which both are usually missed, ``fit_probability`` the chance that it fits; None, with
-    the reason in ``refused``, where the configuration does not allow the point. ``too_large``: whether the study, if it
-    foresees no more than this plan, refuses the point for its size.
+    cap, ``error`` the bytes by which both are usually missed, ``fit_probability`` the chance that it fits; None
+    where a search finds an export that fits, and, with the reason in ``refused``, where the configuration does not
+    allow the point. ``too_large``: whether the study, if it foresees no more than this plan, refuses the point for its
+    size.
     """
 
     number: int
@@ -208,12 +209,16 @@ def _foreseen(
                 yield ForeseenPoint(number, role, space.overrides(params), refused=str(error))
                 continue
         settings = point.resolved.config.to_run_settings(bytes_code)
+        knobs = {knob.path: point.resolved.config.value(knob.path) for knob in space.knobs}
+        if settings.export.search is not None:
+            yield ForeseenPoint(number, point.role, knobs)
+            continue
         estimate = expected_bytes_model(settings, _own_steps(settings, steps), corpus.unseen)
         fit = fit_of(calibration.corrected(settings.export, estimate), bytes_code, settings.cap_bytes)
         yield ForeseenPoint(
             number,
             point.role,
-            {knob.path: point.resolved.config.value(knob.path) for knob in space.knobs},
+            knobs,
             bytes_total=fit.bytes_total,
             margin=fit.margin,
             error=round(fit.sd),

@@ -42,7 +42,10 @@ class SizeForesight:
 
         None where nothing can be said yet: the size depends on how many steps the run takes, which only a finished
         trial tells; or drawn weights cannot be exported, be it for want of the codec, which the trial itself will say.
+        None under ``export.search`` too, which finds an export that fits.
         """
+        if settings.export.search is not None:
+            return None
         steps = steps_of(settings, record) if depends_on_steps(settings) else 1
         if steps is None:
             return None
@@ -60,8 +63,10 @@ class SizeForesight:
     def reserve(self, trial: TrialRecord, outcome: Outcome, record: StudyRecord) -> float:
         """Bytes that another seed of a trial that ended with ``outcome`` may be larger by, at the level.
 
-        0 where it has no size. The spread is that of the runs that ended before.
+        0 where it has no size, or a search has fitted it to the cap. The spread is that of the runs that ended before.
         """
+        if trial.setting("export.search") is not None:
+            return 0.0
         size = outcome.metrics.get("bytes/model", math.nan)
         if trial.settings is None or not math.isfinite(size) or "bpb/roundtrip" not in outcome.metrics:
             return 0.0

@@ -52,13 +52,6 @@ def test_every_codec_that_a_space_may_try(without_brotli: None, tmp_path: pathli
     check_codecs(load_space(tmp_path / "space.yaml", has_gpu=False))
 
 
-def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "space.yaml").write_text(SPACE)
-    space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
-    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
-        dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
-
-
 def test_every_codec_of_a_search(without_brotli: None, tmp_path: pathlib.Path) -> None:
     searched = {"export.format": "flat", "export.search": 200}
     with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
@@ -72,6 +65,13 @@ def test_an_export_ends_before_it_begins(without_brotli: None, trained_folder, t
         app(args=command, prog_name="golfray", standalone_mode=False)
     assert error.value.exit_code == ENVIRONMENT
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
+    with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
+        dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:

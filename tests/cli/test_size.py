@@ -34,10 +34,11 @@ def documents(golfray, write_space):
             "flat": ["size", "--scale", "laptop", *sets(*FLAT), "--json"],
             "space": ["size", space, "--json"],
             "wrong": ["size", "nowhere.yaml"],
+            "searched": ["size", "--scale", "laptop", *sets("export.format=flat", "export.search=200")],
         }
     )
-    assert [name for name, ended in ends.items() if ended.code != 0] == ["wrong"], ends
-    return {name: ended if name == "wrong" else json.loads(ended.out) for name, ended in ends.items()}
+    assert [name for name, ended in ends.items() if ended.code != 0] == ["wrong", "searched"], ends
+    return {name: ended if ended.code else json.loads(ended.out) for name, ended in ends.items()}
 
 
 def test_documents_are_as_the_page_says(documents) -> None:
@@ -54,6 +55,11 @@ def test_the_laptop_preset_has_the_size_that_it_is_known_for(documents) -> None:
     assert entry["margin"] == documents["preset"]["cap_bytes"] - entry["bytes_total"]
     assert sum(entry["parts"].values()) == entry["bytes_model"]
     assert (entry["steps"], entry["steps_known"]) == (150, True)
+
+
+def test_what_a_search_finds_is_not_foreseen(documents) -> None:
+    assert documents["searched"].code == 2
+    assert "export.search finds an export that fits" in documents["searched"].err
 
 
 def test_a_guess_of_the_steps_is_called_one_and_less_certain(documents) -> None:

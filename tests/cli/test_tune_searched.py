@@ -6,6 +6,7 @@ import pytest
 
 from golfray.core.settings import ExportSettings, RunSettings
 from golfray.ship.packer import bytes_code
+from tests.cli.documented import read_tables
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +81,6 @@ def test_a_trial_says_what_was_chosen(searched, golfray) -> None:
     assert said.code == 0, said
     assert outcome["search"]["words"] in said.out
     assert "front.json" in said.out
+    document = json.loads(golfray.run("show", "trial", "searched/1", "--json").out)
+    assert document["attempts"][0]["outcome"]["search"] == outcome["search"]
+    assert read_tables().mistakes(document) == []

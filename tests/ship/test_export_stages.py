@@ -78,16 +78,6 @@ def test_gptq_calibrates_on_training_tokens(checkpoint, settings_of, tmp_path):
     assert any(not torch.equal(plain[name], made_up_for[name]) for name in plain)
 
 
-def test_integers_without_a_hessian_are_named(checkpoint, settings_of, tmp_path):
-    """As in a trial's log: here small tensors that have few bits, which no matrix product reads."""
-    sets = [*FLAT, "export.gptq=true", "export.gptq_batches=1", "export.bits_control=8"]
-    said: list[str] = []
-    ExportFolder(tmp_path / "out", checkpoint, settings_of(*sets)).export(said.append)
-    assert said[0] == "GPTQ: calibrating on 128 training tokens"
-    assert said[-1].startswith("no Hessian, so rounded to the nearest without GPTQ: ")
-    assert "blocks.0.attn.q_gain" in said[-1]
-
-
 def test_sliding_windows_are_scored_where_the_settings_ask_for_them(checkpoint, settings_of, tmp_path):
     whole = ExportFolder(tmp_path / "whole", checkpoint, settings_of(*FLAT, "evaluation.sliding_stride=32"))
     whole.export(silence)
@@ -108,6 +98,13 @@ def test_sliding_windows_are_scored_where_the_settings_ask_for_them(checkpoint, 
     plain = ExportFolder(tmp_path / "plain", checkpoint, settings_of(*FLAT))
     plain.export(silence)
     assert plain.score().metrics == {}
+
+
+def test_what_no_hessian_is_known_for_is_said(checkpoint, settings_of, tmp_path):
+    said: list[str] = []
+    sets = (*FLAT, "export.gptq=true", "export.gptq_batches=1", "export.overrides='skip_weights bits=8'")
+    ExportFolder(tmp_path / "out", checkpoint, settings_of(*sets)).export(said.append)
+    assert said[1:] == ["no Hessian, so rounded to the nearest without GPTQ: skip_weights"]
 
 
 def test_what_is_done_is_kept(checkpoint, settings_of, tmp_path):

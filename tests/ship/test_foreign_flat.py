@@ -238,5 +238,5 @@ def test_a_codec_that_is_not_installed(trained, model, monkeypatch: pytest.Monke
 
     artifact = artifact_of(trained, "brotli")
     monkeypatch.setitem(sys.modules, "brotli", None)
-    with pytest.raises(ValueError, match=r"codec brotli needs the package brotli: install golfray\[codecs\]"):
+    with pytest.raises(ValueError, match=r"codec brotli needs the package brotli: .+ -m pip install brotli"):
         foreign_state(artifact, model)

@@ -129,8 +129,8 @@ def test_a_search_is_foreseen(monkeypatch) -> None:
 
     phases = searched(200)
     assert list(phases) == ["data", "compile", "train", "validate", "search", "export", "score"]
-    # Thousands of sequences are scored by one rank, beside all that is compressed.
-    assert phases["search"] > 3000 * laptop().settings.batch.seq_len * 4e-5
+    # Thousands of sequences are scored, beside all that is compressed.
+    assert phases["search"] > 3000 * laptop().settings.batch.seq_len * 4e-5 / 2
     assert searched(400)["search"] > 1.5 * phases["search"]
 
 

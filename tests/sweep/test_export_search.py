@@ -156,6 +156,8 @@ def test_scores_of_a_slice_are_those_of_the_scorer_and_parts_add_up(trained) -> 
     scorer = ReserveScorer(model, state, reserve.tokens, table)
     whole = scorer.nats({}, 0, 20)
     assert numpy.allclose(numpy.concatenate([scorer.nats({}, 0, 7), scorer.nats({}, 7, 20)]), whole, rtol=1e-6)
+    # However many threads there are.
+    assert numpy.array_equal(ReserveScorer(model, state, reserve.tokens, table, 3).nats({}, 0, 20), whole)
     with torch.inference_mode():
         rows = torch.from_numpy(reserve.tokens.astype(numpy.int64))
         loss = float(model(rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from golfray.core.settings import StopSettings
 from golfray.sweep.agenda import work_left
 from golfray.sweep.costs import Costs
 from golfray.sweep.disk_room import study_disk
 from golfray.sweep.plan import POINTS_SHOWN, BudgetTooSmall, CorpusFacts, check_budget, plan_study
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import REPLICATE, SAMPLER
@@ -177,6 +179,21 @@ def test_sizes_follow_the_bits_and_the_cap() -> None:
     for point in (preset, eight, four):
         assert point.margin == space.base.config.cap_bytes - point.bytes_total
         assert 0 < point.error < point.bytes_total
+
+
+def test_under_a_search_no_size_is_foreseen_and_no_point_is_refused_for_it() -> None:
+    fixed = TINY + "  export.format: flat\n  export.search: 20\n  cap_bytes: 41000\n"
+    space = space_of(tiny=fixed)
+    for point in plan_of(space).points:
+        assert (point.bytes_total, point.refused, point.too_large) == (None, None, False)
+    # Any number of bits would be over this cap; the search itself tells.
+    searched = space.base.config.to_run_settings(40_000)
+    assert SizeForesight(0.95, 40_000).fit(searched, StudyRecord()) is None
+    plain = dataclasses.replace(searched, export=dataclasses.replace(searched.export, search=None))
+    timeless = dataclasses.replace(plain, stop=StopSettings(steps=20, seconds=None))
+    fit = SizeForesight(0.95, 40_000).fit(timeless, StudyRecord())
+    assert fit is not None
+    assert fit.is_certain_not_to
 
 
 def test_a_refused_point_is_named() -> None:
