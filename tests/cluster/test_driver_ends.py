@@ -119,7 +119,7 @@ def test_an_actor_of_ours_dies(start, actor):
 
 def test_the_driver_is_killed(start):
     driver = start("running").wait_until_ready()
-    assert any("ray::RayTrainWorker" in command for _, command in driver.left())
+    assert any("ray::RayTrainWorker" in command for command in driver.left())
     driver.process.kill()
     driver.process.wait()
     driver.wait_until_all_are_gone()
