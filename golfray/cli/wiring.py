@@ -102,8 +102,13 @@ def check_codecs(over: Config | Space) -> None:
 
 
 def absolute(path: Path) -> Path:
-    """The path from the root, without following links."""
-    return path.expanduser().absolute()
+    """The path from the root, without following links; raises ``ConfigError`` where ``~`` stands for no folder."""
+    from golfray.config.errors import ConfigError
+
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError("begins with the home folder of a user who has none here", file=str(path)) from error
 
 
 def study_folder(path: Path) -> Path:

@@ -29,7 +29,11 @@ def cache_folder() -> Path:
     torch has a function for this, but importing it makes the folder.
     """
     chosen = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"uid_{os.getuid()}"  # a user without a name, as in a container
+    user = re.sub(r'[\\/:*?"<>|]', "_", name)
     return Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"torchinductor_{user}"
 
 

@@ -8,7 +8,7 @@ import pytest
 from golfray.cli.dry_run import dry_run
 from golfray.cli.output import Output
 from golfray.cli.prepare import on_its_corpus
-from golfray.cli.wiring import corpus_for, passes_lines, preset_seq_lens, study_folder
+from golfray.cli.wiring import absolute, corpus_for, passes_lines, preset_seq_lens, study_folder
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer, Resolved, resolve
 from golfray.core.shards import list_shards
@@ -90,3 +90,10 @@ def test_a_studys_folder_has_a_name_that_a_store_can_hold(tmp_path: pathlib.Path
     assert study_folder(tmp_path / "é") == tmp_path / "é"
     with pytest.raises(ConfigError, match="not UTF-8"):
         study_folder(tmp_path / "a\udcff")
+
+
+def test_a_home_that_nobody_has_is_no_path() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^~nobody-of-this-name/x: begins with the home folder of a user who has none"
+    ):
+        absolute(pathlib.Path("~nobody-of-this-name/x"))

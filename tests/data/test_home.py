@@ -29,3 +29,10 @@ def test_a_home_that_cannot_be_made_says_what_to_set(tmp_path: pathlib.Path) -> 
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"could not be built: .*Not a directory.*GOLFRAY_HOME can be set"):
         make_folder_once(tmp_path / "file" / "corpora" / "x", lambda folder: None)
+
+
+def test_a_user_without_a_home_hears_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLFRAY_HOME", "~nobody-of-this-name/golfray")
+    with pytest.raises(DataError, match="the user has no home folder; set GOLFRAY_HOME to a folder") as caught:
+        golfray_home()
+    assert caught.value.exit_code == 4

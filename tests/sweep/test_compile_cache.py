@@ -48,12 +48,18 @@ def test_nothing_is_found_where_there_is_no_cache(one_layer, tmp_path) -> None:
     assert not compiled_before(one_layer, tmp_path / "none")
 
 
-@pytest.mark.parametrize("user", ["ada", 'a/d\\a:*?"<>|'])
+@pytest.mark.parametrize("user", ["ada", 'a/d\\a:*?"<>|', None])
 def test_the_folder_is_torchs_own(tmp_path, monkeypatch, user) -> None:
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("LOGNAME", user)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    if user is None:
+        # As in a container that is run as a user whom its image does not know.
+        monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    else:
+        monkeypatch.setenv("LOGNAME", user)
     for chosen in (None, tmp_path / "chosen"):
         if chosen is None:
             monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
