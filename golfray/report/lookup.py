@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 
@@ -48,9 +49,13 @@ def find_study(name: str | None, studies: Path = STUDIES) -> Path:
         if not names:
             raise ConfigError(f"no study in {studies}/ here; name the folder of one, or start one with `golfray tune`")
         return studies / names[0]
-    for folder in (Path(name), studies / name):
+    places = (Path(name), studies / name)
+    for folder in places:
         if (folder / LOG_NAME).is_file():
             return folder
+    for folder in places:
+        if os.path.lexists(folder / LOG_NAME):
+            raise ConfigError(f"its {LOG_NAME} is no regular file; restore it from a copy", file=str(folder))
     guess = nearest(name, names)
     if guess is not None:
         hint = f"did you mean {guess}?"

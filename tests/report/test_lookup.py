@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -60,6 +61,16 @@ def test_an_unknown_study_is_answered_with_those_there_are(studies, name, messag
     with pytest.raises(ConfigError) as refused:
         find_study(name)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda log: log.symlink_to(log)])
+def test_a_log_that_is_no_file_is_said_to_be_one(studies, put):
+    folder = pathlib.Path("studies", "odd")
+    folder.mkdir()
+    put(folder / "events.jsonl")
+    for name in ("odd", "studies/odd"):
+        with pytest.raises(ConfigError, match=r"^studies/odd: its events.jsonl is no regular file; restore it from a"):
+            find_study(name)
 
 
 def test_without_any_study_it_says_how_to_get_one(tmp_path, monkeypatch):
