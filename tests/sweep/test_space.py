@@ -266,6 +266,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_space(tmp_path / "none.yaml", has_gpu=False)
 
 
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_the_searched_space_is_muon_without_its_bits(has_gpu) -> None:
+    muon, searched = (load_space(MUON.with_name(f"{name}.yaml"), has_gpu=has_gpu) for name in ("muon", "muon_searched"))
+    assert [knob for knob in muon.knobs if not knob.path.startswith("export.")] == list(searched.knobs)
+    assert searched.base.config.export.search == 200
+    assert (searched.implied, searched.bits_knobs) == ({}, [])
+    assert [point.role for point in planned_points(searched)] == [PRESET, REPLICATE, REPLICATE]
+
+
 def test_a_search_and_knobs_of_the_export_are_not_for_one_study(space_at) -> None:
     searched = [Layer.from_sets(["export.format=flat", "export.search=200"])]
     knob = "knobs:\n  muon.ns_steps: {low: 3, high: 7}\n"
