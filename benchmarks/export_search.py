@@ -75,9 +75,6 @@ def search(state: State, settings: RunSettings, steps: int, cap: int) -> SearchR
         f"  {cpu:.1f} CPU s, {mine:.1f} of them in one thread and the rest in {cores}: "
         f"{mine + (cpu - mine) / cores:.1f} s where these are idle"
     )
-    for codec, errors in result.predictions.items():
-        print(f"  sizes predicted under {codec}: {errors.count}, off by {errors.median:.2%} in the median")
-        print(f"    and by {errors.largest:.2%} at most")
     return result
 
 

@@ -181,7 +181,7 @@ class Export(Section):
     codec: Literal["zlib", "lzma", "zstd", "brotli"]
     """What compresses the artifact; zstd and brotli are in golfray[codecs]. The reference format has zlib only."""
     shuffle: bool
-    """true: bytes at even places first, then those at odd ones, which brings like bytes of 16-bit numbers together."""
+    """true: bytes of steps and kept tensors plane by plane: first bytes of all numbers, then second ones, and so on."""
     bits_control: Bits
     """Bits of the control vectors among the small tensors, 32 or 16 for floating point, 2 to 8 for integers."""
     bits_small: Bits

@@ -68,6 +68,11 @@ def shuffle_bytes(content: bytes, stride: int) -> bytes:
     return b"BSHF" + bytes([stride]) + b"".join(content[place::stride] for place in range(stride))
 
 
+def shuffled_size(size: int, stride: int) -> int:
+    """Bytes that :func:`shuffle_bytes` makes of ``size`` of them."""
+    return size if size < stride else size + 5
+
+
 def unshuffle_bytes(shuffled: bytes) -> bytes:
     """What :func:`shuffle_bytes` was given."""
     if not shuffled.startswith(b"BSHF"):

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 
+import numpy
 import torch
 
 from golfray.core.clip import column_scales, round_to_steps, row_scales
-from golfray.core.container import Kept, Quantized, read_content, row_shape, seal, unseal, write_content
+from golfray.core.codec import compress
+from golfray.core.container import Kept, Quantized, read_part, row_shape, seal, unseal, write_part
 from golfray.core.gptq import HessianFactor, factor_hessians, gptq_round
 from golfray.core.integers import best_digits
 from golfray.core.model import is_control
 from golfray.core.quantize import dtype_name
 from golfray.core.settings import ExportSettings
-from golfray.core.tensor_rules import TensorRule, rule_of
+from golfray.core.tensor_rules import TensorRule, class_of, rule_of
 
 
 def export_state(
@@ -34,8 +36,9 @@ def export_state(
         if missing:
             say(f"no Hessian, so rounded to the nearest without GPTQ: {', '.join(missing)}")
     tensors = {name: store_tensor(name, state[name], rules[name], factors.get(name)) for name in storage_order(rules)}
-    content = write_content(tensors, choose_digits(tensors, export))
-    return seal(content, export.codec, export.codec_level, export.shuffle)
+    parts = [write_part(part, choose_digits(part, export), export.shuffle) for part in parts_of(tensors)]
+    packed = [compress(part, export.codec, export.codec_level) for part in parts]
+    return seal(parts, packed, export.codec, export.shuffle)
 
 
 def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
@@ -44,9 +47,18 @@ def storage_order(rules: dict[str, TensorRule | None]) -> list[str]:
     return sorted(rules, key=lambda name: kinds.index(rules[name]))
 
 
-def load_artifact(content: bytes) -> dict[str, torch.Tensor]:
+def parts_of(tensors: dict[str, Quantized | Kept]) -> list[dict[str, Quantized | Kept]]:
+    """The tensors of each class, as they are packed: what classes have in common is less than what parts them."""
+    parts: dict[str, dict[str, Quantized | Kept]] = {}
+    for name, stored in tensors.items():
+        parts.setdefault(class_of(name), {})[name] = stored
+    return [parts[kind] for kind in sorted(parts)]
+
+
+def load_artifact(artifact: bytes) -> dict[str, torch.Tensor]:
     """The weights inside an artifact of our own; the ship floor checks those from elsewhere first."""
-    return {name: restore(stored) for name, stored in read_content(unseal(content)).items()}
+    parts, shuffled = unseal(artifact)
+    return {name: restore(stored) for part in parts for name, stored in read_part(part, shuffled).items()}
 
 
 def tensor_rule(name: str, tensor: torch.Tensor, export: ExportSettings) -> TensorRule | None:
@@ -86,12 +98,16 @@ def finite(name: str, values: torch.Tensor) -> torch.Tensor:
 
 
 def choose_digits(tensors: dict[str, Quantized | Kept], export: ExportSettings) -> dict[str, int]:
-    """How many integers to a byte make each quantized tensor smallest under the codec, by name."""
-    return {
-        name: best_digits(stored.codes.cpu().numpy(), export.codec, export.codec_level)
-        for name, stored in tensors.items()
-        if isinstance(stored, Quantized)
-    }
+    """How many integers to a byte make the planes of a part smallest under the codec, by name: as many for each width.
+
+    The same for all: a codec that has learned what one plane looks like knows the next.
+    """
+    widths: dict[int, dict[str, numpy.ndarray]] = {}
+    for name, stored in tensors.items():
+        if isinstance(stored, Quantized):
+            widths.setdefault(stored.bits, {})[name] = stored.codes.cpu().numpy()
+    best = {bits: best_digits(list(codes.values()), export.codec, export.codec_level) for bits, codes in widths.items()}
+    return {name: best[bits] for bits, codes in widths.items() for name in codes}
 
 
 def restore(stored: Quantized | Kept) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Small integers as bytes: one or several a byte, whichever compresses better."""
 
+import itertools
 import zlib
 
 import numpy
@@ -48,22 +49,24 @@ def unpack_digits(packed: bytes, count: int, digits: int) -> tuple[numpy.ndarray
     return found.view(numpy.int8) - numpy.int8(half), found == 2 * half + 1
 
 
-def best_digits(codes: numpy.ndarray, codec: str, level: int) -> int:
-    """How many to a byte, 1 to 5, make the smallest plane.
+def best_digits(tensors: list[numpy.ndarray], codec: str, level: int) -> int:
+    """How many to a byte, 1 to 5 and the same for all of some tensors, make their planes smallest.
 
-    Measured on the beginning of the plane: with a Huffman code alone, in which all codecs end where weights leave them
+    Measured on the beginning of each plane: with a Huffman code alone, in which all codecs end where weights leave them
     nothing to match. What is smallest so is held against one a byte: with zlib itself where that is the codec.
     """
-    begun, sizes = codes.reshape(-1)[:MEASURED], {}
+    flat, sizes = [codes.reshape(-1) for codes in tensors], {}
+    begun = [codes[: MEASURED // len(flat)] for codes in flat]
 
     def measure(digits: int, level: int, strategy: int) -> int:
-        return len(deflate(b"".join(pack_integers(begun, digits)), level, strategy))
+        planes = zip(*(pack_integers(codes, digits) for codes in begun), strict=True)
+        return len(deflate(b"".join(itertools.chain(*planes)), level, strategy))
 
     for digits, base in BASES.items():
         half = largest_digit(digits)
-        beyond = numpy.count_nonzero((codes > half) | (codes < -half))
+        beyond = sum(numpy.count_nonzero((codes > half) | (codes < -half)) for codes in flat)
         # Bytes among which codecs find chance matches cost more than their Huffman code says.
-        if beyond * 16 <= codes.size * (2 * half + 1 < base):
+        if beyond * 16 <= sum(codes.size for codes in flat) * (2 * half + 1 < base):
             sizes[digits] = measure(digits, 1, zlib.Z_HUFFMAN_ONLY)
     # Near ties go to fewer bytes: codecs find fewer chance matches in them, and need less time.
     best = min(sizes, key=lambda digits: sizes[digits] * (1 - 0.002 * digits))

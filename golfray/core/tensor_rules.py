@@ -24,12 +24,14 @@ class TensorRule:
     floor: float
 
 
-def rule_of(name: str, elements: int, control: bool, export: ExportSettings) -> TensorRule:
-    """The rule of a floating-point tensor by its size, its class, and the overrides that match its name, in order.
+def class_of(name: str) -> str:
+    """The class of a tensor: attention, mlp, or embedding: the token table, an untied head, and whatever is neither."""
+    return "attention" if ".attn." in name else "mlp" if ".mlp." in name else "embedding"
 
-    The classes are attention, MLP, and embedding: the token table, an untied head, and whatever is neither.
-    """
-    kind = "attention" if ".attn." in name else "mlp" if ".mlp." in name else "embedding"
+
+def rule_of(name: str, elements: int, control: bool, export: ExportSettings) -> TensorRule:
+    """The rule of a floating-point tensor by its size, its class, and the overrides that match its name, in order."""
+    kind = class_of(name)
     if elements <= export.keep_float_max_numel:
         bits = export.bits_control if control else export.bits_small
     else:

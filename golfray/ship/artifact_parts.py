@@ -10,11 +10,11 @@ import numpy
 import torch
 
 from golfray.core.artifact import unpack_artifact
-from golfray.core.container import FLAT_MAGIC, Kept, Quantized, plane_bytes, read_content, unseal
+from golfray.core.container import FLAT_MAGIC, Kept, Quantized, plane_bytes, read_part, unseal
 from golfray.core.model import is_control
 from golfray.core.quantize import tensor_bits
 from golfray.core.settings import ExportSettings
-from golfray.sweep.export_space import class_of
+from golfray.core.tensor_rules import class_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,8 @@ def artifact_parts(content: bytes, export: ExportSettings) -> tuple[Part, ...]:
 
 def _stored(content: bytes, export: ExportSettings) -> dict[str, Quantized | Kept]:
     if content.startswith(FLAT_MAGIC.encode()):
-        return read_content(unseal(content))
+        parts, shuffled = unseal(content)
+        return {name: stored for part in parts for name, stored in read_part(part, shuffled).items()}
     container = unpack_artifact(content)
     found: dict[str, Quantized | Kept] = {
         name: Kept(tensor, str(tensor.dtype)) for name, tensor in container["passthrough"].items()

@@ -2,85 +2,108 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 
 import torch
 
-from golfray.core.codec import unshuffle_bytes
-from golfray.core.container import FLAT_MAGIC, Kept, Quantized, checksum, read_content
+from golfray.core.container import FLAT_MAGIC, Kept, Quantized, checksum, read_part
 from golfray.core.exporter import restore
 from golfray.core.integers import BASES
 from golfray.ship.bounded_inflate import inflate
 
-_LINE = re.compile(r"([a-z]{1,12}) [0-9A-Za-z.+-]{1,40} ([01]) ([0-9]{1,12}) ([0-9a-f]{8})")
-_LONGEST_LINE = 120
+_PAIR = "[0-9]{1,12}:[0-9]{1,12}"
+_LINE = re.compile(rf"([a-z]{{1,12}}) [0-9A-Za-z.+-]{{1,40}} ([01]) ({_PAIR}(?:,{_PAIR}){{0,15}}) ([0-9a-f]{{8}})")
+_LONGEST_LINE = 520
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
-def open_flat(artifact: bytes, most_bytes: int, most_tensors: int) -> bytes:
-    """The content inside a flat artifact: as long as its line says, with the CRC32 it says, and a table that holds.
+@dataclasses.dataclass(frozen=True)
+class FlatContent:
+    """Parts of an artifact, uncompressed, and whether their floating-point planes are shuffled."""
+
+    parts: tuple[bytes, ...]
+    shuffled: bool
+
+
+def open_flat(artifact: bytes, most_bytes: int, most_tensors: int) -> FlatContent:
+    """What is inside a flat artifact: parts as long as its line says, with the CRC32 it says, and tables that hold.
 
     Raises ``ValueError`` where the artifact is damaged or cut, says more than ``most_bytes`` or ``most_tensors``, or
-    has a table with anything but tensors whose planes fill the content to its last byte.
+    has a table with anything but tensors whose planes fill its part to the last byte.
     """
     line, newline, _ = artifact[:_LONGEST_LINE].partition(b"\n")
     found = _LINE.fullmatch(line.decode("ascii", "replace").removeprefix(FLAT_MAGIC))
     if not newline or found is None:
         raise ValueError("artifact's first line is damaged")
-    codec, shuffled, length, crc = found[1], found[2] == "1", int(found[3]), int(found[4], 16)
+    codec, crc = found[1], int(found[4], 16)
+    sizes = [tuple(map(int, pair.split(":"))) for pair in found[3].split(",")]
+    length, packed = (sum(numbers) for numbers in zip(*sizes, strict=True))
     if length > most_bytes:
         raise ValueError(f"artifact says it inflates to {length} bytes, at most {most_bytes} are possible")
-    body = inflate(artifact[len(line) + 1 :], codec, length)
-    if checksum(line[:-8], body) != crc:
+    place, parts = len(line) + 1, []
+    if place + packed != len(artifact):
+        raise ValueError(
+            f"artifact is cut short or has bytes after its end: {len(artifact) - place} behind its first line, "
+            f"which says {packed}"
+        )
+    for size, compressed in sizes:
+        parts.append(inflate(artifact[place : place + compressed], codec, size))
+        place += compressed
+    if checksum(line[:-8], parts) != crc:
         raise ValueError("artifact is damaged: its CRC32 is another")
-    content = unshuffle_bytes(body) if shuffled and len(body) > 4 else body
-    _check_table(content, most_tensors)
+    content = FlatContent(tuple(parts), found[2] == "1")
+    _check_tables(content, most_tensors)
     return content
 
 
-def flat_shapes(content: bytes) -> dict[str, torch.Size]:
+def flat_shapes(content: FlatContent) -> dict[str, torch.Size]:
     """Shape of every tensor in an opened content."""
-    return {entry[0]: torch.Size(entry[1]) for entry in _table(content)}
+    return {entry[0]: torch.Size(entry[1]) for part in content.parts for entry in _table(part)}
 
 
-def flat_state(content: bytes) -> dict[str, torch.Tensor]:
+def flat_state(content: FlatContent) -> dict[str, torch.Tensor]:
     """The weights in an opened content; raises ``ValueError`` where one would not be finite in its dtype."""
     state = {}
-    for name, stored in read_content(content).items():
-        kept = stored.values if isinstance(stored, Kept) else stored.scales
-        if kept.is_floating_point() and not bool(torch.isfinite(kept).all()):
-            raise ValueError(f"{name}: artifact has values that are not finite")
-        state[name] = restore(stored)
-        if isinstance(stored, Quantized) and not bool(torch.isfinite(state[name]).all()):
-            raise ValueError(f"{name}: artifact has values beyond {stored.dtype}")
+    for part in content.parts:
+        for name, stored in read_part(part, content.shuffled).items():
+            kept = stored.values if isinstance(stored, Kept) else stored.scales
+            if kept.is_floating_point() and not bool(torch.isfinite(kept).all()):
+                raise ValueError(f"{name}: artifact has values that are not finite")
+            state[name] = restore(stored)
+            if isinstance(stored, Quantized) and not bool(torch.isfinite(state[name]).all()):
+                raise ValueError(f"{name}: artifact has values beyond {stored.dtype}")
     return state
 
 
-def _table(content: bytes) -> list[list]:
-    return json.loads(content[4 : 4 + int.from_bytes(content[:4], "little")])
+def _table(part: bytes) -> list[list]:
+    return json.loads(part[4 : 4 + int.from_bytes(part[:4], "little")])
 
 
-def _check_table(content: bytes, most_tensors: int) -> None:
+def _check_tables(content: FlatContent, most_tensors: int) -> None:
     """Raise ``ValueError`` on a table that is not one, before its sizes mean anything to anyone."""
-    size = int.from_bytes(content[:4], "little")
-    # Names are at most a few hundred characters; text that is much longer is there to fill memory.
-    if len(content) < 4 or size > min(len(content) - 4, 1024 * (most_tensors + 1)):
-        raise ValueError(f"artifact's table of {size} bytes is longer than it can be")
-    try:
-        table = _table(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("artifact's table is no JSON") from error
-    if not isinstance(table, list) or len(table) > most_tensors:
-        raise ValueError(f"artifact's table must be a list of at most {most_tensors} tensors")
-    names = set()
-    for entry in table:
-        if not isinstance(entry, list) or not _is_entry(entry) or entry[0] in names:
-            raise ValueError(f"artifact's table has an entry that is no tensor, or stands twice: {str(entry)[:120]}")
-        names.add(entry[0])
-    if 4 + size + sum(map(_least_bytes, table)) > len(content):
-        raise ValueError(f"artifact's tensors are longer than its {len(content)} bytes")
+    names: set[str] = set()
+    for part in content.parts:
+        size = int.from_bytes(part[:4], "little")
+        # Names are at most a few hundred characters; text that is much longer is there to fill memory.
+        if len(part) < 4 or size > min(len(part) - 4, 1024 * (most_tensors + 1)):
+            raise ValueError(f"artifact's table of {size} bytes is longer than it can be")
+        try:
+            table = _table(part)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("artifact's table is no JSON") from error
+        if not isinstance(table, list) or len(names) + len(table) > most_tensors:
+            raise ValueError(f"artifact's tables must be lists of at most {most_tensors} tensors")
+        for entry in table:
+            if not isinstance(entry, list) or not _is_entry(entry) or entry[0] in names:
+                raise ValueError(
+                    f"artifact's table has an entry that is no tensor, or stands twice: {str(entry)[:120]}"
+                )
+            names.add(entry[0])
+        if 4 + size + sum(map(_least_bytes, table)) > len(part):
+            raise ValueError(f"artifact's tensors are longer than its {len(part)} bytes")
 
 
 def _is_entry(entry: list) -> bool:

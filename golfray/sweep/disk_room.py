@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golfray.config.sizes import size_text
+from golfray.core.container import scale_shape
 from golfray.core.settings import ModelSettings, RunSettings
 from golfray.sweep.knobs import Choice
-from golfray.sweep.size import parameter_shapes
+from golfray.sweep.size import named_shapes
+from golfray.sweep.size_formula import rule_for
 from golfray.sweep.space import Space
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ def disk_need(settings: RunSettings, attempts: int, workers: int, *, own_store: 
     """What ``attempts`` at trials of these ``settings`` write, artifacts counted as if they did not compress."""
     parameters, tensors = _counts(settings.model)
     points = settings.runtime.log_points
-    artifact = parameters + _TENSOR_HEADER * tensors
+    artifact = _artifact_bytes(settings)
     one = {
         "checkpoints": 4 * parameters + _TENSOR_HEADER * tensors,
         "artifacts": artifact,
@@ -158,22 +160,41 @@ def _by_time(space: Space, left: WorkLeft, lanes: int) -> int:
 
 
 def _largest(space: Space) -> RunSettings:
-    """Trial 0's settings with every knob of the model where it makes the most parameters."""
+    """Trial 0's settings with every knob of model and export where it makes the most parameters and bytes."""
     settings = space.base.config.to_run_settings(0)
     for knob in space.knobs:
         section, _, name = knob.path.partition(".")
-        if section != "model":
+        if section not in ("model", "export"):
             continue
         values = knob.domain.choices if isinstance(knob.domain, Choice) else (knob.domain.low, knob.domain.high)
-        models = [settings.model, *(dataclasses.replace(settings.model, **{name: value}) for value in values)]
-        settings = dataclasses.replace(settings, model=max(models, key=_counts))
+        before = getattr(settings, section)
+        changed = [before, *(dataclasses.replace(before, **{name: value}) for value in values)]
+        some = [dataclasses.replace(settings, **{section: each}) for each in changed]
+        settings = max(some, key=lambda each: (_counts(each.model), _artifact_bytes(each)))
     return settings
+
+
+@functools.cache
+def _artifact_bytes(settings: RunSettings) -> int:
+    """Bytes of an artifact that is not compressed: integers at one a byte, their steps, and what has 16 or 32 bits."""
+    parameters, tensors = _counts(settings.model)
+    size = _TENSOR_HEADER * tensors
+    if settings.export.format != "flat":
+        return size + parameters
+    if settings.export.search is not None:
+        # The most that a search tries: a table of 16 bits.
+        return size + 2 * parameters
+    for name, shape in named_shapes(settings.model).items():
+        rule = rule_for(name, shape, settings.export)
+        elements = math.prod(shape)
+        size += elements * rule.bits // 8 if rule.bits > 8 else elements + 2 * math.prod(scale_shape(shape, rule.group))
+    return size
 
 
 @functools.cache
 def _counts(model: ModelSettings) -> tuple[int, int]:
     """Parameters and tensors of a model; it takes a second to build a large one."""
-    shapes = parameter_shapes(model)
+    shapes = named_shapes(model).values()
     return sum(map(math.prod, shapes)), len(shapes)
 
 

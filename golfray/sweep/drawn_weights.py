@@ -58,7 +58,8 @@ def walk_of(settings: RunSettings, steps: int) -> Walk:
     Successive updates point the same way for about (1 + m) / (1 - m) steps under a momentum m, so the variance grows by
     that many squared updates a step; decay shrinks what is there.
     """
-    stop, rate = settings.stop, settings.optimizer.matrix_lr
+    # Whose square is a number: where a walk ends that is so long, is no longer told apart.
+    stop, rate = settings.stop, min(settings.optimizer.matrix_lr, 1e100)
     samples = min(_SAMPLES, max(steps, 1))
     stride = max(steps, 1) / samples
     muon = adam = decayed = 0.0

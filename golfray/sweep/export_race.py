@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
-# A size is a prediction until the last rounds.
+# What is a little too large fits once its k is turned.
 _MAY_FIT = 1.01
 
 
@@ -40,17 +40,13 @@ def run_race(
     max_bytes: int,
     size_of: Callable[[int], int],
     score: Callable[[int, int], float],
-    entered: Callable[[int, list[int]], None] | None = None,
 ) -> list[int]:
     """Race the settings 0 .. ``settings`` - 1 and return those that were in the last round, best first at their size.
 
-    ``size_of(setting)``: bytes as far as they are known by now. ``score(setting, sequences)``: bits per byte on that
-    many first sequences. ``entered(round, those who take part)`` is called before each round is scored.
+    ``size_of(setting)``: bytes. ``score(setting, sequences)``: bits per byte on that many first sequences.
     """
     running = list(range(settings))
     for number, this in enumerate(rounds):
-        if entered is not None:
-            entered(number, running)
         found = [score(setting, this.sequences) for setting in running]
         sizes = [size_of(setting) for setting in running]
         places = rounds[number + 1].places if number + 1 < len(rounds) else len(running)

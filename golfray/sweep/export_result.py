@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from typing import TYPE_CHECKING, Any
 
 from golfray.core.settings import ExportSettings
@@ -17,34 +16,20 @@ if TYPE_CHECKING:
 class Tried:
     """One export setting and what is known of it.
 
-    ``export``: complete, format "flat", with the codec that makes it smallest. ``bytes``: of the artifact; ``measured``
-    where the codec itself has said so, else predicted. ``bits_per_byte`` on the first ``sequences`` of the reserved
-    slice; ``added``: what it is above the float weights' there, and ``error`` the standard error of that. ``landed``:
-    its k was turned to end just below the cap.
+    ``export``: complete, format "flat", with the codec that makes it smallest. ``bytes``: of the artifact under that;
+    ``codecs``: under each of them. ``bits_per_byte`` on the first ``sequences`` of the reserved slice; ``added``: what
+    it is above the float weights' there, and ``error`` the standard error of that. ``landed``: its k was turned to end
+    just below the cap.
     """
 
     export: ExportSettings
     bytes: int
-    measured: bool
+    codecs: dict[str, int]
     bits_per_byte: float
     added: float
     error: float
     sequences: int
     landed: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class PredictionErrors:
-    """How far predicted sizes were from those measured later, as shares: how many, the median, the largest."""
-
-    count: int
-    median: float
-    largest: float
-
-    @classmethod
-    def of(cls, errors: list[float]) -> PredictionErrors:
-        """Of the absolute errors of at least one prediction."""
-        return cls(len(errors), statistics.median(errors), max(errors))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +41,7 @@ class SearchResult:
     on it. ``chosen``: the best at or under ``max_bytes``, None where nothing fits; ``artifact``: its bytes, or where
     nothing fits those of the smallest; ``validation``: the score of the one chosen on the validation tokens, the only
     thing that was computed on them, None where it was not asked for. ``landing``: how near to the cap k was turned.
-    ``predictions``: errors of sizes predicted, by codec. ``seconds``: by stage.
+    ``seconds``: by stage.
     """
 
     tried: tuple[Tried, ...]
@@ -69,7 +54,6 @@ class SearchResult:
     artifact: bytes
     validation: Score | None
     landing: str
-    predictions: dict[str, PredictionErrors]
     seconds: dict[str, float]
 
     @property
@@ -78,7 +62,7 @@ class SearchResult:
         return self.chosen or self.front()[0]
 
     def front(self) -> list[Tried]:
-        """The settings that no other beats in both, by rising bytes; of those measured and scored on the whole slice.
+        """The settings that no other beats in both, by rising bytes; of those scored on the whole slice.
 
         Every next one is larger and better than the one before it.
         """
@@ -123,7 +107,6 @@ class SearchResult:
             "landing": self.landing,
             "front": [dataclasses.asdict(tried) for tried in self.front()],
             "tried": [dataclasses.asdict(tried) for tried in self.tried],
-            "prediction_errors": {codec: dataclasses.asdict(found) for codec, found in self.predictions.items()},
             "seconds": self.seconds,
         }
 
@@ -142,7 +125,7 @@ def export_words(export: ExportSettings) -> str:
 
 def front_of(tried: tuple[Tried, ...] | list[Tried], sequences: int) -> list[Tried]:
     """The settings that no other beats in both bytes and bits per byte, of those known in full, by rising bytes."""
-    known = [each for each in tried if each.measured and each.sequences == sequences]
+    known = [each for each in tried if each.sequences == sequences]
     front: list[Tried] = []
     for each in sorted(known, key=lambda each: (each.bytes, each.bits_per_byte)):
         if not front or each.bits_per_byte < front[-1].bits_per_byte:

@@ -1,8 +1,8 @@
 """The search over export settings of one trained checkpoint: hundreds of them, without retraining.
 
-Sizes come first, as they cost milliseconds. Then settings race for bits per byte on a growing slice of reserved
-training tokens; the last rounds' sizes are measured. At last k is turned so that the best end just below the cap, and
-the one that is chosen is scored on the validation tokens: once, so that nothing was chosen by them.
+Sizes come first, exact and cheap, as settings share their classes. Then settings race for bits per byte on a growing
+slice of reserved training tokens. At last k is turned so that the best end just below the cap, and the one that is
+chosen is scored on the validation tokens: once, so that nothing was chosen by them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from golfray.sweep.export_landing import CLOSE, knobs, land_below, turned
 from golfray.sweep.export_proposals import propose
 from golfray.sweep.export_race import plan_rounds, run_race
 from golfray.sweep.export_reserve import reserve_tokens
-from golfray.sweep.export_result import PredictionErrors, SearchResult, Tried, front_of
+from golfray.sweep.export_result import SearchResult, Tried, front_of
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_sizes import ExportSizes
 from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_choices
 from golfray.sweep.export_tensors import ExportTensors
 
-_ANCHORS = 4
 _LANDINGS = 2
 _LANDING_WINDOW = (0.85, 1.15)
 _FARTHEST = 1.5
@@ -197,7 +196,6 @@ class _Search:
                 self.max_bytes,
                 lambda place: self.sizes.smallest(exports[place]),
                 lambda place, sequences: self.scorer.bits_per_byte(self.score(exports[place], sequences)),
-                lambda number, running: self.enter_round(number, [exports[place] for place in running]),
             )
         ]
         self.stage("race", f"{len(finalists)} finalists on {self.scorer.sequences} sequences")
@@ -207,7 +205,7 @@ class _Search:
         front = [each for each in front_of(tried, self.scorer.sequences) if each.bytes <= self.max_bytes]
         chosen = front[-1] if front else None
         smallest = front_of(tried, self.scorer.sequences)[0]
-        artifact = self.artifact(chosen or smallest)
+        artifact = self.sizes.artifact((chosen or smallest).export)
         validation = self.validate(artifact) if chosen and self.site.validates else None
         self.stage("validate", "nothing fits" if chosen is None else f"chosen: {chosen.bytes:,} bytes")
         return SearchResult(
@@ -221,10 +219,6 @@ class _Search:
             artifact=artifact,
             validation=validation,
             landing=landing,
-            predictions={
-                codec: PredictionErrors.of([abs(error) for error in errors])
-                for codec, errors in self.sizes.errors.items()
-            },
             seconds=self.seconds,
         )
 
@@ -248,19 +242,11 @@ class _Search:
         return self.sizes.class_entropy(kind, export), self.scorer.bits_per_byte(nats)
 
     def learn_sizes(self, exports: list[ExportSettings]) -> None:
-        """Size all under every codec, and a few over the range of sizes as a whole."""
-        by_size = sorted(exports, key=self.sizes.entropy)
-        places = {round(place) for place in numpy.linspace(0, len(by_size) - 1, min(_ANCHORS, len(by_size)))}
-        self.sizes.learn(exports, [by_size[place] for place in sorted(places)])
+        """Size all under every codec."""
+        self.sizes.learn(exports)
         sizes = [self.sizes.smallest(export) for export in exports]
-        left_out = [codec for codec in self.sizes.codecs if codec not in self.sizes.likely]
-        what = f"; {' and '.join(left_out)} never the smallest" if left_out else ""
-        self.stage("bytes", f"{min(sizes):,} to {max(sizes):,} bytes under {', '.join(self.sizes.codecs)}{what}")
-
-    def enter_round(self, number: int, exports: list[ExportSettings]) -> None:
-        """Sizes get sharper as the slice grows: from classes, in the last two rounds of whole artifacts."""
-        if number >= 2:
-            self.sizes.make(exports, shuffled=number == 3)
+        best = {self.sizes.best_packing(export).codec for export in exports}
+        self.stage("bytes", f"{min(sizes):,} to {max(sizes):,} bytes, smallest under {' or '.join(sorted(best))}")
 
     def score(self, export: ExportSettings, sequences: int) -> numpy.ndarray:
         """Nats of the first sequences; those already known are not computed again."""
@@ -278,18 +264,13 @@ class _Search:
         return Tried(
             export=self.sizes.best_export(export),
             bytes=self.sizes.smallest(export),
-            measured=self.sizes.measured(export),
+            codecs=self.sizes.by_codec(export),
             bits_per_byte=self.scorer.bits_per_byte(nats),
             added=self.scorer.bits_per_byte(nats) - self.scorer.bits_per_byte(floats),
             error=self.scorer.standard_error(nats, floats),
             sequences=len(nats),
             landed=export in self.landed,
         )
-
-    def artifact(self, chosen: Tried) -> bytes:
-        """The bytes of a setting that has been measured."""
-        export = chosen.export
-        return self.sizes.make_under(base_export(export), export.codec, export.shuffle).content
 
     def land(self, finalists: list[ExportSettings]) -> str:
         """Turn k of the most promising finalists near the cap until they end just below it, and score them in full."""
@@ -311,14 +292,14 @@ class _Search:
 
     def land_one(self, export: ExportSettings) -> str:
         """Turn k of all classes, then of single ones where sizes jump over the window; returns where that ends."""
-        made = self.sizes.best_export(export)
+        packing = self.sizes.best_packing(export)
         landed, size = export, self.sizes.smallest(export)
         # The largest class is the coarsest knob, so it is the last that is turned alone.
         single = sorted(((kind,) for kind in knobs(export)), key=lambda kinds: self._saved_by_doubling(export, kinds))
         for kinds in [knobs(export), *single]:
             found = land_below(
-                lambda factor, landed=landed, kinds=kinds: len(  # type: ignore[misc]
-                    self.sizes.make_under(turned(landed, kinds, factor), made.codec, made.shuffle).content
+                lambda factor, landed=landed, kinds=kinds: self.sizes.size(  # type: ignore[misc]
+                    turned(landed, kinds, factor), packing
                 ),
                 self.max_bytes,
                 size,

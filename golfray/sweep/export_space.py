@@ -11,7 +11,6 @@ import dataclasses
 import math
 
 from golfray.core.settings import ExportSettings
-from golfray.core.tensor_rules import rule_of
 
 CLASSES = ("attention", "mlp", "embedding")
 CLIPS = ("quantile", "max", "std", "best")
@@ -43,7 +42,7 @@ class ExportSpace:
     group_sizes: tuple[int, ...] = (0, 64)
     gptq: tuple[bool, ...] = (False, True)
     codecs: tuple[str, ...] = ("zlib", "lzma", "zstd", "brotli")
-    shuffles: tuple[bool, ...] = (False, True)
+    shuffles: tuple[bool, ...] = (True,)
 
     def __post_init__(self) -> None:
         known = {
@@ -140,9 +139,3 @@ def largest(bits: int) -> int:
 def shortest_k(bits: int) -> float:
     """Deviations below which clipping a bell curve costs more than finer steps save: about half a deviation a bit."""
     return 0.5 * bits + 0.3
-
-
-def class_of(name: str) -> str:
-    """Class of a tensor by its name, as :func:`golfray.core.tensor_rules.rule_of` has it."""
-    marked = ExportSettings(format="flat", keep_float_max_numel=0, bits_attention=2, bits_mlp=3, bits_embedding=4)
-    return CLASSES[rule_of(name, 1, False, marked).bits - 2]

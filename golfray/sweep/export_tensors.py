@@ -10,8 +10,8 @@ from golfray.core.container import Kept, Quantized
 from golfray.core.exporter import restore, storage_order, store_tensor, tensor_rule
 from golfray.core.gptq import HessianFactor, factor_hessians
 from golfray.core.settings import ExportSettings
-from golfray.core.tensor_rules import TensorRule
-from golfray.sweep.export_space import CLASSES, class_of
+from golfray.core.tensor_rules import TensorRule, class_of
+from golfray.sweep.export_space import CLASSES
 
 # (name, rule, damping of GPTQ or None): what a quantized tensor depends on.
 Key = tuple[str, TensorRule | None, float | None]
@@ -57,10 +57,10 @@ class ExportTensors:
         """Weights of some classes as an artifact gives them back."""
         return {key[0]: restore(self.stored(key)) for kind in kinds for key in self.class_key(kind, export)}
 
-    def artifact_tensors(self, export: ExportSettings) -> dict[str, Quantized | Kept]:
-        """All tensors as :func:`golfray.core.exporter.export_state` stores them, in its order."""
-        keys = {name: self.key(name, export) for name in self.state}
-        return {name: self.stored(keys[name]) for name in storage_order({name: key[1] for name, key in keys.items()})}
+    def class_tensors(self, key: tuple[Key, ...]) -> dict[str, Quantized | Kept]:
+        """All tensors of a class as :func:`golfray.core.exporter.export_state` stores them, in its order."""
+        parts = {part[0]: part for part in key}
+        return {name: self.stored(parts[name]) for name in storage_order({part[0]: part[1] for part in key})}
 
     def factors(self, damping: float) -> dict[str, HessianFactor]:
         """Factors of all Hessians at one damping, by name of the weight."""

@@ -18,8 +18,8 @@ import numpy
 import torch
 
 from golfray.core.artifact import pack_artifact
-from golfray.core.codec import compress, shuffle_bytes
-from golfray.core.container import row_shape, write_content
+from golfray.core.codec import compress
+from golfray.core.container import row_shape, write_part
 from golfray.core.exporter import choose_digits, store_tensor
 from golfray.core.quantize import quantize_state
 from golfray.core.settings import ExportSettings, ModelSettings, RunSettings
@@ -195,9 +195,8 @@ def _packed_by_rows(state: State, export: ExportSettings, pack: PackRows) -> dic
 
 def _pack_flat_rows(rows: Rows, export: ExportSettings) -> int:
     tensors = {name: store_tensor(name, some, rule_for(name, shape, export)) for name, (some, shape) in rows.items()}
-    content = write_content(tensors, choose_digits(tensors, export))
-    body = content[4 + int.from_bytes(content[:4], "little") :]
-    return len(compress(shuffle_bytes(body, 2) if export.shuffle else body, export.codec, export.codec_level))
+    part = write_part(tensors, choose_digits(tensors, export), export.shuffle)
+    return len(compress(part[4 + int.from_bytes(part[:4], "little") :], export.codec, export.codec_level))
 
 
 def _pack_reference_rows(rows: Rows, export: ExportSettings) -> int:

@@ -141,10 +141,17 @@ def test_a_search(export, trained_folder, tmp_path):
     command = [trained_folder, "--out", tmp_path / "out", "--search", "--tries", "6"]
     # Room for about half of what the matrices take as int8.
     code = 48_000
-    command += [f"--set=cap_bytes={code + 20_000}", f"--bytes-code={code}", "--json"]
+    command += [
+        f"--set=cap_bytes={code + 20_000}",
+        f"--bytes-code={code}",
+        "--set=evaluation.sliding_stride=32",
+        "--json",
+    ]
     ended, said, document = export(*command)
     assert ended == 0
     search, exported = document["search"], document["exported"]
+    assert search["chosen"]["codecs"].keys() == {"zlib", "lzma", "zstd", "brotli"}
+    assert min(search["chosen"]["codecs"].values()) == search["chosen"]["bytes"]
     assert exported["bytes_model"] == search["chosen"]["bytes"] <= search["max_bytes"] == 20_000
     assert search["chosen"] in search["front"]
     assert document["score"]["bits_per_byte"] == search["validation"]["bits_per_byte"]
@@ -154,6 +161,8 @@ def test_a_search(export, trained_folder, tmp_path):
     # What is in the folder says the same without the search.
     scored = score_file(tmp_path / "out" / "final_model.flat", None, None, None)
     assert scored.bits_per_byte == pytest.approx(document["score"]["bits_per_byte"], abs=2e-5)
+    assert scored.metrics["bpb/sliding"] == document["score"]["metrics"]["bpb/sliding"]
+    assert f"bpb/sliding {scored.metrics['bpb/sliding']:.5f}" in said
     assert (scored.bytes_code, scored.cap_bytes, scored.fits) == (code, code + 20_000, True)
     front = json.loads((tmp_path / "out" / "front.json").read_text())
     assert len(front["tried"]) >= 6

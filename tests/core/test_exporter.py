@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import zlib
 
 import numpy
 import pytest
@@ -10,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golfray.core.codec import codec_module, compress, decompress
-from golfray.core.container import Kept, Quantized, read_content, seal, unseal, write_content
-from golfray.core.exporter import choose_digits, export_state, load_artifact, restore, store_tensor, tensor_rule
+from golfray.core.container import Kept, Quantized, read_part, seal, unseal, write_part
+from golfray.core.exporter import (
+    choose_digits,
+    export_state,
+    load_artifact,
+    parts_of,
+    restore,
+    store_tensor,
+    tensor_rule,
+)
 from golfray.core.gptq import factor_hessian
 from golfray.core.integers import BASES, best_digits, largest_digit, pack_integers, unpack_digits
 from golfray.core.settings import ExportSettings
@@ -92,8 +101,10 @@ def test_what_is_written_is_read_bit_by_bit(found: list, codec: str, shuffle: bo
         for name, kept in stored.items()
         if isinstance(kept, Quantized) and (digits < 5 or not bool((kept.codes.abs() > 1).any()))
     }
-    content = write_content(stored, packable)
-    back = read_content(unseal(seal(content, codec, LEVELS[codec], shuffle)))
+    part = write_part(stored, packable, shuffle)
+    sealed = seal([part, part], [compress(part, codec, LEVELS[codec])] * 2, codec, shuffle)
+    assert unseal(sealed) == ([part, part], shuffle)
+    back = read_part(part, shuffle)
     for name, kept in stored.items():
         assert same(restore(back[name]), restore(kept))
         if isinstance(kept, Quantized):
@@ -231,14 +242,14 @@ def test_the_packing_chosen_is_the_smallest_measured(codec: str, level: int) -> 
             for digits in BASES
             if digits < 5 or numpy.abs(codes).max() <= 1
         }
-        assert sizes[best_digits(codes, codec, level)] <= min(sizes.values()) * 1.01, (bits, spread, sizes)
+        assert sizes[best_digits([codes], codec, level)] <= min(sizes.values()) * 1.01, (bits, spread, sizes)
 
 
 def test_integers_without_a_gain_stay_one_a_byte() -> None:
     even = numpy.random.default_rng(1).integers(-128, 128, 5000).astype(numpy.int8)
     for codec in LEVELS:
-        assert best_digits(even, codec, LEVELS[codec]) == 1
-    assert best_digits(numpy.zeros(0, numpy.int8), "zlib", 9) == 1
+        assert best_digits([even], codec, LEVELS[codec]) == 1
+    assert best_digits([numpy.zeros(0, numpy.int8)], "zlib", 9) == 1
 
 
 @pytest.mark.parametrize("codec", LEVELS)
@@ -262,7 +273,7 @@ def test_the_first_line_records_codec_and_version() -> None:
     for codec, level in LEVELS.items():
         artifact = export_state(state, dataclasses.replace(FLAT, codec=codec, codec_level=level))
         words = artifact.partition(b"\n")[0].decode().split(" ")
-        assert words[:3] == ["golfray-flat", "1", codec]
+        assert words[:3] == ["golfray-flat", "2", codec]
         known = getattr(codec_module(codec), "__version__", "") if codec in ("zstd", "brotli") else words[3]
         assert words[3] == known != ""
 
@@ -286,7 +297,20 @@ def test_the_content_is_these_very_bytes_on_every_machine() -> None:
     steps = bytes([0x00, 0x3C, 0x00, 0x00])
     floats = bytes([0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0])
     expected = len(table).to_bytes(4, "little") + table + codes + steps + floats + bytes([0x00, 0x38])
-    assert write_content(tensors, {"tok_emb.weight": 2}) == expected
+    assert write_part(tensors, {"tok_emb.weight": 2}, False) == expected
+    # With the planes of steps and of kept tensors shuffled: bytes at the same place of each number beside each other.
+    steps = b"BSHF\2" + bytes([0x00, 0x00, 0x3C, 0x00])
+    floats = b"BSHF\4" + bytes([0, 0, 0, 0, 0, 0x38, 0x80, 0, 0x3F, 0xC0])
+    assert write_part(tensors, {"tok_emb.weight": 2}, True) == expected[: 4 + len(table)] + codes + steps + floats
+    # A part a class, and a line that says how long each is.
+    artifact = export_state({**state, "blocks.0.mlp.fc.weight": torch.ones(1, 3)}, export)
+    line, _, packed = artifact.partition(b"\n")
+    lengths = [tuple(map(int, pair.split(b":"))) for pair in line.split(b" ")[5].split(b",")]
+    parts, shuffled = unseal(artifact)
+    assert [length for length, _ in lengths] == [len(part) for part in parts]
+    assert sum(size for _, size in lengths) == len(packed)
+    assert [list(read_part(part, shuffled)) for part in parts] == [list(tensors), ["blocks.0.mlp.fc.weight"]]
+    assert int(line.split(b" ")[6], 16) == zlib.crc32(line[:-8] + b"".join(parts))
 
 
 def test_gptq_beats_rounding_where_inputs_are_correlated() -> None:
@@ -326,5 +350,31 @@ def test_packed_integers_of_a_bell_are_smaller() -> None:
     state = {"blocks.0.mlp.fc.weight": torch.randn(512, 256, generator=torch.Generator().manual_seed(1))}
     export = dataclasses.replace(FLAT, bits_mlp=6, clip_mlp="std")
     tensors = {name: store_tensor(name, tensor, tensor_rule(name, tensor, export)) for name, tensor in state.items()}
-    packed = len(seal(write_content(tensors, choose_digits(tensors, export)), "zlib", 9, False))
-    assert packed < 0.98 * len(seal(write_content(tensors, {}), "zlib", 9, False))
+    packed = len(compress(write_part(tensors, choose_digits(tensors, export), False), "zlib", 9))
+    assert packed < 0.98 * len(compress(write_part(tensors, {}, False), "zlib", 9))
+
+
+def test_tensors_of_a_class_and_width_have_as_many_integers_a_byte() -> None:
+    draw = torch.Generator().manual_seed(1)
+    names = ("blocks.0.mlp.fc.weight", "blocks.1.mlp.fc.weight", "blocks.2.mlp.fc.weight", "blocks.0.attn.c_q.weight")
+    state = {name: torch.randn(64, 96, generator=draw) for name in names}
+    state["blocks.1.mlp.fc.weight"] *= 1e-3
+    export = dataclasses.replace(FLAT, bits_mlp=6, bits_attention=8, overrides="blocks.2.* bits=3 clip=max")
+    tensors = {name: store_tensor(name, tensor, tensor_rule(name, tensor, export)) for name, tensor in state.items()}
+    parts = parts_of(tensors)
+    assert [sorted(part) for part in parts] == [[names[3]], sorted(names[:3])]
+    digits = choose_digits(parts[1], export)
+    assert digits[names[0]] == digits[names[1]]
+    for width, some in ((6, names[:2]), (3, names[2:3])):
+        codes = [tensors[name].codes.numpy() for name in some]  # type: ignore[union-attr]
+        assert {digits[name] for name in some} == {best_digits(codes, export.codec, export.codec_level)}, width
+
+
+def test_planes_that_are_not_put_together_as_told_are_refused() -> None:
+    stored: dict[str, Quantized | Kept] = {"x": Kept(torch.arange(6.0), "float32")}
+    part = write_part(stored, {}, True)
+    assert torch.equal(read_part(part, True)["x"].values, torch.arange(6.0))  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="planes of 24 bytes have 29"):
+        read_part(part.replace(b"BSHF", b"bshf"), True)
+    with pytest.raises(ValueError, match="belong to no tensor"):
+        read_part(part, False)

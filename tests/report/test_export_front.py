@@ -10,7 +10,7 @@ EXPORT = dataclasses.asdict(ExportSettings(format="flat"))
 
 
 def row(bits_per_byte: float, size: int, landed: bool = False) -> dict[str, Any]:
-    known = {"bits_per_byte": bits_per_byte, "added": 0.01, "error": 0.001, "measured": True, "sequences": 8}
+    known = {"bits_per_byte": bits_per_byte, "added": 0.01, "error": 0.001, "codecs": {}, "sequences": 8}
     return {"export": EXPORT, "bytes": size, "landed": landed, **known}
 
 

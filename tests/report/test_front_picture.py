@@ -18,9 +18,9 @@ def result_of(points: list[tuple[int, float]], cap: int) -> SearchResult:
         Tried(ExportSettings(format="flat"), size, True, 2.0 + added, added, 0.001, 8 if place % 3 else 4)
         for place, (size, added) in enumerate(points)
     ]
-    made = SearchResult(tuple(tried), cap, 8, "8 sequences <of> text", False, 2.0, None, b"", None, "", {}, {})
+    made = SearchResult(tuple(tried), cap, 8, "8 sequences <of> text", False, 2.0, None, b"", None, "", {})
     best = made.best_at(cap)
-    return SearchResult(tuple(tried), cap, 8, "8 sequences <of> text", False, 2.0, best, b"", None, "", {}, {})
+    return SearchResult(tuple(tried), cap, 8, "8 sequences <of> text", False, 2.0, best, b"", None, "", {})
 
 
 @settings(max_examples=40)

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from golfray.core.codec import codec_module
-from golfray.core.container import FLAT_MAGIC, checksum, seal, unseal
+from golfray.core.container import FLAT_MAGIC, checksum, unseal
 from golfray.core.exporter import export_state, load_artifact
 from golfray.core.settings import ExportSettings, ModelSettings
 from golfray.ship.bounded_inflate import inflate
 from golfray.ship.foreign_artifact import foreign_state
-from golfray.ship.foreign_flat import open_flat
+from golfray.ship.foreign_flat import FlatContent, open_flat
 
 CODECS = {"zlib": 6, "lzma": 1, "zstd": 3, "brotli": 5}
 FLAT = ExportSettings(
@@ -48,20 +48,30 @@ def artifact_of(state: dict[str, torch.Tensor], codec: str = "zlib") -> bytes:
     return export_state(state, dataclasses.replace(FLAT, codec=codec, codec_level=CODECS[codec]))
 
 
-def sealed(content: bytes, **line: object) -> bytes:
-    """An artifact around any content whose line and CRC32 hold, unless told otherwise."""
-    words = {"codec": "zlib", "version": "1.0", "shuffled": 0, "length": len(content), **line}
-    text = FLAT_MAGIC + " ".join(map(str, words.values())) + " "
-    packed = seal(content, "zlib", 6, False).partition(b"\n")[2]
-    return f"{text}{checksum(text.encode(), content):08x}\n".encode() + packed
+def content_of(artifact: bytes) -> tuple[bytes, ...]:
+    """The parts of an artifact, whose planes are shuffled."""
+    parts, shuffled = unseal(artifact)
+    assert shuffled
+    return tuple(parts)
 
 
-def spoiled(content: bytes, change) -> bytes:  # type: ignore[no-untyped-def]
-    """A sound seal around a content whose table was changed."""
-    size = int.from_bytes(content[:4], "little")
-    table = json.loads(content[4 : 4 + size])
+def sealed(parts: tuple[bytes, ...], **line: object) -> bytes:
+    """An artifact around any parts whose line and CRC32 hold, unless told otherwise."""
+    packed = [zlib.compress(part) for part in parts]
+    lengths = ",".join(f"{len(part)}:{len(some)}" for part, some in zip(parts, packed, strict=True))
+    words = {"codec": "zlib", "version": "1.0", "shuffled": 1, "lengths": lengths, **line}
+    text = (FLAT_MAGIC + " ".join(map(str, words.values())) + " ").encode()
+    return text + f"{checksum(text, list(parts)):08x}\n".encode() + b"".join(packed)
+
+
+def spoiled(parts: tuple[bytes, ...], change, place: int = 0) -> bytes:  # type: ignore[no-untyped-def]
+    """A sound seal around parts of which one had its table changed."""
+    part = parts[place]
+    size = int.from_bytes(part[:4], "little")
+    table = json.loads(part[4 : 4 + size])
     text = json.dumps(change(table) or table).encode()
-    return sealed(len(text).to_bytes(4, "little") + text + content[4 + size :])
+    changed = len(text).to_bytes(4, "little") + text + part[4 + size :]
+    return sealed((*parts[:place], changed, *parts[place + 1 :]))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -86,8 +96,8 @@ def test_cut_anywhere_or_longer(codec: str, trained) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_any_flipped_bit_is_one_error(codec: str, trained) -> None:
     artifact, chooser = artifact_of(trained, codec), random.Random(4)
-    content = unseal(artifact)
-    places = [*range(60), *(chooser.randrange(len(artifact)) for _ in range(150))]
+    content = FlatContent(content_of(artifact), True)
+    places = [*range(80), *(chooser.randrange(len(artifact)) for _ in range(150))]
     for place in places:
         damaged = bytearray(artifact)
         damaged[place] ^= 1 << chooser.randrange(8)
@@ -110,7 +120,7 @@ def grow(table: list) -> None:
 
 
 SPOILERS = {
-    "no list": (lambda table: {"a": 1}, "must be a list"),
+    "no list": (lambda table: {"a": 1}, "must be lists"),
     "no tensors": (lambda table: [3], "no tensor"),
     "another name": (put(0, "blocks.9.x"), "does not fit the model.*missing"),
     "a number for a name": (put(0, 3), "no tensor"),
@@ -135,11 +145,11 @@ SPOILERS = {
 def test_tables_that_are_not_this_models(name: str, trained, model) -> None:
     change, message = SPOILERS[name]
     with pytest.raises(ValueError, match=message):
-        foreign_state(spoiled(unseal(artifact_of(trained)), change), model)
+        foreign_state(spoiled(content_of(artifact_of(trained)), change, place=1 if change is grow else 0), model)
 
 
 def test_groups_and_digits_that_do_not_hold(trained, model) -> None:
-    content = unseal(artifact_of(trained))
+    parts = content_of(artifact_of(trained))
 
     def first_quantized(place: int, value: int):  # type: ignore[no-untyped-def]
         def change(table: list) -> None:
@@ -153,51 +163,84 @@ def test_groups_and_digits_that_do_not_hold(trained, model) -> None:
         (5, 7, "no"),
     ):
         with pytest.raises(ValueError, match=message):
-            foreign_state(spoiled(content, first_quantized(place, value)), model)
+            foreign_state(spoiled(parts, first_quantized(place, value)), model)
 
 
 def test_bytes_that_belong_to_nothing(trained, model) -> None:
-    content = unseal(artifact_of(trained))
+    parts = content_of(artifact_of(trained))
     for other, message in (
-        (content + b"\0", "belong to no tensor"),
-        (content[:-1], "longer than its"),
+        (parts[0] + b"\0", "belong to no tensor"),
+        (parts[0][:-1], "longer than its"),
         (b"", "table of 0 bytes"),
         (b"\xff\xff\xff\x7f", "longer than it can be"),
         (b"\4\0\0\0nope", "no JSON"),
         (b"\4\0\0\0" + b"[" * 4, "no JSON"),
         ((20_000).to_bytes(4, "little") + b"[" * 20_000, "no JSON"),
         (b"\2\0\0\0[]", "does not fit the model"),
+        (parts[1], "stands twice"),
     ):
         with pytest.raises(ValueError, match=message):
-            foreign_state(sealed(other), model)
+            foreign_state(sealed((other, *parts[1:])), model)
+
+
+def test_planes_that_are_shuffled_otherwise(trained, model) -> None:
+    parts = content_of(artifact_of(trained))
+    for stride in (b"\0", b"\1", b"\3", b"\xff"):
+        changed = tuple(part.replace(b"BSHF\2", b"BSHF" + stride) for part in parts)
+        # Another order of bytes is another model, of finite weights or none: never anything else.
+        with contextlib.suppress(ValueError):
+            assert foreign_state(sealed(changed), model).keys() == trained.keys()
+    with pytest.raises(ValueError, match="once they are put together"):
+        foreign_state(sealed(tuple(part.replace(b"BSHF", b"FHSB") for part in parts)), model)
+    with pytest.raises(ValueError, match=r"belong to no tensor|not finite"):
+        foreign_state(sealed(parts, shuffled=0), model)
 
 
 def test_weights_that_are_not_finite(trained, model) -> None:
     for name, bad in (("skip_weights", float("nan")), ("blocks.0.attn_scale", float("inf"))):
-        content = bytearray(unseal(artifact_of({**trained, name: torch.full_like(trained[name], 1.25)})))
-        pattern = torch.full((4,), 1.25).numpy().tobytes()
-        place = content.index(pattern)
-        content[place : place + 4] = torch.tensor([bad]).numpy().tobytes()
+        plain = dataclasses.replace(FLAT, shuffle=False)
+        parts, _ = unseal(export_state({**trained, name: torch.full_like(trained[name], 1.25)}, plain))
+        pattern, found = torch.full((4,), 1.25).numpy().tobytes(), torch.tensor([bad]).numpy().tobytes()
+        changed = tuple(part.replace(pattern, found + pattern[4:], 1) for part in parts)
+        assert sum(a != b for a, b in zip(parts, changed, strict=True)) == 1
         with pytest.raises(ValueError, match=f"{name}: artifact has values that are not finite"):
-            foreign_state(sealed(bytes(content)), model)
+            foreign_state(sealed(changed, shuffled=0), model)
 
 
 def test_the_first_line(trained, model) -> None:
-    content = unseal(artifact_of(trained))
+    parts = content_of(artifact_of(trained))
+    lengths, packed = [len(part) for part in parts], [len(zlib.compress(part)) for part in parts]
+
+    def said(change: tuple[int, int]) -> str:
+        pairs = [*zip(lengths, packed, strict=True)]
+        pairs[0] = pairs[0][0] + change[0], pairs[0][1] + change[1]
+        return ",".join(f"{length}:{size}" for length, size in pairs)
+
     for line, message in (
         ({"codec": "gzip"}, "codec is 'gzip'"),
         ({"codec": "../x"}, "first line"),
-        ({"length": 10**11}, "at most"),
-        ({"length": 10**13}, "first line"),
-        ({"length": len(content) + 1}, "cut short"),
-        ({"length": len(content) - 1}, "more than the"),
+        ({"lengths": said((10**11, 0))}, "at most"),
+        ({"lengths": said((10**13, 0))}, "first line"),
+        ({"lengths": said((1, 0))}, "cut short"),
+        ({"lengths": said((-1, 0))}, "more than the"),
+        ({"lengths": said((0, 1))}, "which says"),
+        ({"lengths": said((0, -1))}, "which says"),
+        ({"lengths": ""}, "first line"),
+        ({"lengths": said((0, 0)) + ","}, "first line"),
+        ({"lengths": said((0, 0)) + ",0:0" * 14}, "first line"),
+        ({"lengths": said((0, 0)) + ",0:0"}, "cut short"),
+        ({"lengths": said((0, 0)).replace(":", ",")}, "first line"),
         ({"shuffled": 2}, "first line"),
         ({"version": "a" * 200}, "first line"),
         ({"codec": "lzma"}, "damaged|cut short"),
     ):
         with pytest.raises(ValueError, match=message):
-            foreign_state(sealed(content, **line), model)
-    assert foreign_state(sealed(content), model).keys() == trained.keys()
+            foreign_state(sealed(parts, **line), model)
+    # One byte of the first part that is said to be the second's.
+    pairs = [(lengths[0], packed[0] - 1), (lengths[1], packed[1] + 1), (lengths[2], packed[2])]
+    with pytest.raises(ValueError, match=r"cut short|damaged"):
+        foreign_state(sealed(parts, lengths=",".join(f"{length}:{size}" for length, size in pairs)), model)
+    assert foreign_state(sealed(parts), model).keys() == trained.keys()
 
 
 def bomb(codec: str, size: int) -> bytes:
@@ -221,8 +264,8 @@ def bomb(codec: str, size: int) -> bytes:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_takes_no_more_memory_than_it_may(codec: str, model) -> None:
     packed, length = bomb(codec, 64 << 20), 1 << 20
-    line = f"{FLAT_MAGIC}{codec} 1.0 0 {length} "
-    artifact = f"{line}{checksum(line.encode(), bytes(length)):08x}\n".encode() + packed
+    line = f"{FLAT_MAGIC}{codec} 1.0 0 {length}:{len(packed)} "
+    artifact = f"{line}{checksum(line.encode(), [bytes(length)]):08x}\n".encode() + packed
     tracemalloc.start()
     with pytest.raises(ValueError, match=r"inflates to more than the 1048576 bytes|at most .* are possible"):
         foreign_state(artifact, model)

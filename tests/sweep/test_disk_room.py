@@ -3,7 +3,9 @@ import math
 import shutil
 
 import pytest
+import torch
 
+from golfray.core.exporter import export_state
 from golfray.core.settings import RunSettings
 from golfray.sweep.agenda import work_left
 from golfray.sweep.disk_room import (
@@ -122,6 +124,32 @@ def test_knobs_of_the_model_count_as_large_as_they_get(space_at) -> None:
     searched = text.split("knobs:")[0] + knobs + layers + widths
     assert disk_of(space_at(searched)).need == disk_of(space_at(fixed)).need
     assert disk_of(space_at(searched)).need.study > disk_of(space_at(text)).need.study
+
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        {},
+        {"bits_mlp": 16, "bits_embedding": 32, "bits_attention": 3, "bits_small": 32},
+        {"bits_mlp": 4, "bits_attention": 4, "bits_embedding": 4, "group_size": 1, "keep_float_max_numel": 0},
+        {"overrides": "*.mlp.* bits=32; tok_emb.weight group=2"},
+    ],
+)
+def test_a_flat_artifact_that_does_not_compress_has_room(trained_folder, tiny_settings, export) -> None:
+    settings = tiny_settings(export={"format": "flat", "codec": "zlib", "codec_level": 0, "scale_floor": 0.0, **export})
+    state = torch.load(trained_folder / "checkpoint.pt", weights_only=True)
+    said = disk_need(settings, 1, 1, own_store=True).parts["artifacts"] // 2
+    assert len(export_state(state, settings.export)) <= said < 1.5 * len(export_state(state, settings.export)) + 40_000
+
+
+def test_knobs_of_the_export_count_as_large_as_they_get(space_at) -> None:
+    flat = "fixed: {export.format: flat, export.scale_floor: 0}\n"
+    text = SPACE.format(budget="{trials: 5}").split("knobs:")[0] + flat + "knobs:\n"
+    wide = text.replace("scale_floor: 0}", "scale_floor: 0, export.bits_embedding: 16}")
+    knob = "  export.bits_embedding: {choices: [4, 16, 8]}\n"
+    rate = "  optimizer.matrix_lr: {low: 0.02, high: 0.16}\n"
+    assert disk_of(space_at(text + knob)).need == disk_of(space_at(wide + rate)).need
+    assert disk_of(space_at(text + knob)).need.study > disk_of(space_at(text + rate)).need.study
 
 
 def test_a_store_elsewhere_takes_its_database_and_its_copies_with_it(space_at) -> None:

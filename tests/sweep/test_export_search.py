@@ -12,20 +12,21 @@ import torch
 
 from golfray.core.byte_table import load_byte_table
 from golfray.core.codec import compress
-from golfray.core.container import write_content
+from golfray.core.container import write_part
 from golfray.core.exporter import export_state, load_artifact
 from golfray.core.gang import Gang
 from golfray.core.model import build_model
 from golfray.core.score import score_model
 from golfray.core.settings import settings_from_dict
 from golfray.core.shards import TokenStream, list_shards, load_validation_tokens
+from golfray.core.tensor_rules import class_of
 from golfray.sweep.export_reserve import reserve_tokens
-from golfray.sweep.export_result import PredictionErrors
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_search import SearchPlan, search_exports
-from golfray.sweep.export_sizes import ExportSizes, compressed_size, entropy_bytes
-from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_of
+from golfray.sweep.export_sizes import ExportSizes, Packing, entropy_bytes, packed_size, with_codec
+from golfray.sweep.export_space import CLASSES, ExportSpace, base_export
 from golfray.sweep.export_tensors import ExportTensors
+from tests.threads import one_thread
 
 STEPS = 40
 ALONE = Gang(rank=0, world_size=1, device=torch.device("cpu"))
@@ -41,12 +42,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
+def alone_on_one_thread() -> Iterator[None]:
     """Small shapes are slower on many threads than on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_the_chosen_export_fits_is_the_best_that_does_and_is_what_its_settings_m
     chosen = result.chosen
     assert chosen is not None
     assert len(result.artifact) == chosen.bytes <= cap
-    whole = [each for each in result.tried if each.measured and each.sequences == result.sequences]
+    whole = [each for each in result.tried if each.sequences == result.sequences]
     assert chosen.bits_per_byte == min(each.bits_per_byte for each in whole if each.bytes <= cap)
     assert result.best_at(cap) == chosen
     assert len({each.export for each in result.tried}) == len(result.tried) >= 16
@@ -171,49 +170,50 @@ def test_scores_of_a_slice_are_those_of_the_scorer_and_parts_add_up(trained) -> 
     assert numpy.array_equal(scorer.nats({}, 0, 20), whole)
 
 
-def test_sizes_are_predicted_from_classes_then_the_artifacts_own(trained) -> None:
+def test_sizes_of_all_codecs_are_those_of_the_artifacts_to_the_byte(trained) -> None:
+    """No artifact is made for them: classes are packed by themselves, and shared by the settings that have them."""
     state, settings = trained
     tensors = ExportTensors(state, lambda: pytest.fail("no Hessians are needed"))
-    sizes = ExportSizes(tensors, ("zlib", "lzma"), (False, True))
+    sizes = ExportSizes(tensors, ("zlib", "lzma", "zstd", "brotli"), (False, True))
     base = dataclasses.replace(base_export(settings.export), **{f"clip_{kind}": "max" for kind in CLASSES})
-    exports = [dataclasses.replace(base, bits_mlp=bits, bits_attention=bits) for bits in (3, 5, 7)]
-    sizes.learn(exports, [exports[0], exports[2]])
-    # Each anchor is held against what the other one says of it.
-    assert {codec: len(errors) for codec, errors in sizes.errors.items()} == {"zlib": 2, "lzma": 2}
-    export = exports[1]
-    assert not sizes.measured(export)
-    near = sizes.predicted(export)
-    assert sizes.smallest(export) == min(near.values())
-    sizes.make([export], shuffled=True)
-    real = sizes.smallest(export)
-    made = {
-        (codec, shuffle): len(
-            export_state(state, dataclasses.replace(export, codec=codec, codec_level=9, shuffle=shuffle))
-        )
-        for codec in ("zlib", "lzma")
-        for shuffle in (False, True)
-    }
-    assert min(made.values()) <= real <= min(made.values()) * 1.01
-    for codec, size in near.items():
-        # Classes of a few kilobytes; zlib has least to learn from them.
-        assert abs(size / made[codec, False] - 1) < 0.05
-    best = sizes.best_export(export)
-    assert len(export_state(state, best)) == real
-    assert sizes.errors[best.codec][2] == pytest.approx(near[best.codec] / made[best.codec, False] - 1)
+    exports = [dataclasses.replace(base, bits_mlp=mlp, bits_attention=other) for mlp in (3, 7) for other in (2, 5, 16)]
+    exports.append(dataclasses.replace(base, group_size=8, bits_embedding=16, clip_mlp="std"))
+    exports.append(dataclasses.replace(base, overrides="blocks.0.* bits=3; *.c_k.* bits=8 k=5 clip=std"))
+    sizes.learn(exports)
+    for export in exports:
+        made = {
+            packing: export_state(state, with_codec(export, packing.codec, packing.shuffle))
+            for packing in sizes.packings
+        }
+        assert sizes.sizes(export) == {packing: len(artifact) for packing, artifact in made.items()}
+        for packing, artifact in made.items():
+            assert sizes.artifact(with_codec(export, packing.codec, packing.shuffle)) == artifact
+        assert sizes.smallest(export) == min(map(len, made.values()))
+        assert len(export_state(state, sizes.best_export(export))) == sizes.smallest(export)
+        assert sizes.by_codec(export)["brotli"] == min(len(made[Packing("brotli", each)]) for each in (False, True))
     # Entropy is a bound on what a code of single integers can do.
-    code = tensors.stored(tensors.key("tok_emb.weight", export))
+    code = tensors.stored(tensors.key("tok_emb.weight", exports[0]))
     assert entropy_bytes(code) <= code.codes.numel() + 2 * code.scales.numel()
-    found = PredictionErrors.of([0.01, 0.002, 0.003])
-    assert (found.count, found.median, found.largest) == (3, 0.003, 0.01)
+
+
+def test_sizes_under_gptq_are_those_of_the_artifacts(trained) -> None:
+    state, settings = trained
+    draw = torch.Generator().manual_seed(1)
+    widths = {name: tensor.shape[1] for name, tensor in state.items() if "mlp" in name and tensor.ndim == 2}
+    inputs = {name: torch.randn(200, width, generator=draw) for name, width in widths.items()}
+    hessians = {name: some.T @ some for name, some in inputs.items()}
+    sizes = ExportSizes(ExportTensors(state, lambda: hessians), ("zlib", "brotli"), (True,))
+    export = dataclasses.replace(base_export(settings.export), gptq=True, bits_mlp=4)
+    for packing, size in sizes.sizes(export).items():
+        assert size == len(export_state(state, with_codec(export, packing.codec, packing.shuffle), hessians))
 
 
 def test_a_small_dictionary_makes_the_same_bytes(trained) -> None:
     state, settings = trained
     tensors = ExportTensors(state, lambda: pytest.fail("no Hessians are needed"))
-    stored = tensors.artifact_tensors(base_export(settings.export))
-    content = write_content(stored, {})
+    content = write_part(tensors.class_tensors(tensors.class_key("mlp", base_export(settings.export))), {}, False)
     for part in (content, content[:5000], b"a"):
-        assert compressed_size(part, ("", "lzma")) == len(compress(part, "lzma", 9))
+        assert packed_size(part, ("", Packing("lzma", False))) == len(compress(part, "lzma", 9))
 
 
 def test_every_tensor_has_the_class_of_its_settings(trained) -> None:

@@ -26,6 +26,7 @@ from golfray.sweep.limits import PHASES
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged
 from golfray.sweep.searched_trial import FRONT_NAME, run_searched_trial
+from tests.threads import one_thread
 
 CPU = torch.device("cpu")
 ALONE = Gang(0, 1, CPU)
@@ -52,12 +53,8 @@ def trial(tiny_settings, tmp_path_factory) -> tuple[RunSettings, dict, list[str]
     folder = tmp_path_factory.mktemp("searched")
     settings = tiny_settings(export=SEARCHED, cap_bytes=CAP)
     heard: list[str] = []
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         result = run_searched_trial(settings, ALONE, folder, None, heard.append)
-    finally:
-        torch.set_num_threads(before)
     return settings, result, heard, folder
 
 
@@ -115,7 +112,8 @@ class TestSearchedTrial:
 
     def test_where_nothing_fits_it_is_over_the_cap_by_the_smallest(self, tiny_settings, tmp_path) -> None:
         settings = tiny_settings(export={**SEARCHED, "gptq": False, "search": 3}, cap_bytes=500)
-        result = run_searched_trial(settings, ALONE, tmp_path)
+        with one_thread():
+            result = run_searched_trial(settings, ALONE, tmp_path)
         assert result["kind"] == "infeasible"
         smallest = min(each["bytes"] for each in result["search"]["front"])
         assert result["metrics"]["bytes/model"] == smallest

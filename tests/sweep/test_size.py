@@ -141,7 +141,7 @@ def test_decay_bounds_the_walk() -> None:
     assert walk.muon == pytest.approx(0.1 / math.sqrt(2 * 0.1 * 0.02), rel=0.1)
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e30])
+@pytest.mark.parametrize("rate", [0.0, 1e30, 1e155, 1.7e308])
 def test_absurd_rates_have_a_size_too(trained, rate) -> None:
     settings, steps, _, unseen = trained
     absurd = with_optimizer(settings, matrix_lr=rate, scalar_lr=rate, tied_embed_lr=rate)
