@@ -63,7 +63,7 @@ def export(
     output.result(f"{folder.artifact}: {exported.line()}")
     scored = None if no_score else folder.score()
     if scored is not None:
-        output.result(scored.lines()[0])
+        output.result(*scored.score_lines())
     output.document("export", _document(folder.folder, opened, exported, scored, found))
     if exported.margin < 0:
         raise typer.Exit(NO_FEASIBLE)

@@ -56,10 +56,16 @@ class ScoredFile:
         code = f"code {self.bytes_code:,}" if self.bytes_code else "code 0 (the settings do not say: not counted)"
         verdict = f"fits, {margin:,} bytes to spare" if self.fits else f"INFEASIBLE: {-margin:,} bytes over"
         return [
+            *self.score_lines(),
+            f"bytes/total {total:,} = {code} + model {self.bytes_model:,} of a cap of {self.cap_bytes:,}: {verdict}",
+        ]
+
+    def score_lines(self) -> list[str]:
+        """What it scored, for a person."""
+        return [
             f"bpb/roundtrip {self.bits_per_byte:.5f}  val_loss/roundtrip {self.loss:.5f} "
             f"({self.tokens:,} tokens, {self.text_bytes:,} bytes)",
             *self._sliding_lines(),
-            f"bytes/total {total:,} = {code} + model {self.bytes_model:,} of a cap of {self.cap_bytes:,}: {verdict}",
         ]
 
     def _sliding_lines(self) -> list[str]:
