@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import statistics
 from collections.abc import Sequence
 
 from golfray.sweep.export_result import SearchResult, Tried, export_words
@@ -12,6 +11,8 @@ from golfray.sweep.export_result import SearchResult, Tried, export_words
 _WIDTH, _HEIGHT = 860, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 24, 64, 66
 _INK, _PALE, _GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
+# Added bits per byte up to which the axis is about linear.
+_TURN = 0.001
 _FRONT, _CHOSEN, _CAP = "#0b69a3", "#c52707", "#7b8794"
 
 
@@ -19,22 +20,14 @@ def front_picture(result: SearchResult, title: str) -> str:
     """SVG text: every setting a dot, the front a line, the cap and the chosen setting marked.
 
     Upwards is what a setting adds to the bits per byte of the float weights on the same sequences, so that those scored
-    on a part of the slice, in grey, stand in the same picture. What is far worse than the front is beyond the upper
-    edge; the line below the title says how many those are.
+    on a part of the slice, in grey, stand in the same picture. Near 0 that is linear, farther away logarithmic: a front
+    falls by orders of magnitude.
     """
     front = result.front()
-    shown = front or list(result.tried)
-    # On a part of the slice a setting may by chance look better than the float weights.
-    best, worst = min([0.0, *(each.added for each in result.tried)]), max(each.added for each in shown)
-    middle = statistics.median(each.added for each in result.tried)
-    top = max(worst + 0.35 * (worst - best), min(middle, 6 * worst), best + 1e-4)
-    bottom = best - 0.08 * (top - best)
-    inside = [each for each in result.tried if each.added <= top]
-    sizes = [each.bytes for each in [*inside, *shown]] + [result.max_bytes]
-    axes = _Axes(min(sizes) * 0.97, max(sizes) * 1.03, bottom, top)
-    beyond = len(result.tried) - len(inside)
+    added = [0.0, *(each.added for each in result.tried)]
+    sizes = [each.bytes for each in result.tried] + [result.max_bytes]
+    axes = _Axes(min(sizes) * 0.97, max(sizes) * 1.03, min(added), max(added))
     below = f"{len(result.tried)} settings, {len(front)} on the front"
-    below += f", {beyond} above the edge" if beyond else ""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
         f'height="{_HEIGHT}" font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">',
@@ -44,7 +37,7 @@ def front_picture(result: SearchResult, title: str) -> str:
         *axes.grid(),
         *axes.level(0.0, f"float weights: {result.unquantized:.4f}"),
         *axes.wall(result.max_bytes, "cap"),
-        *(axes.dot(each, _pale(each, result), 2.6) for each in inside),
+        *(axes.dot(each, _pale(each, result), 2.6) for each in result.tried),
         axes.stairs(front),
         *(axes.dot(each, _FRONT, 4.0) for each in front),
     ]
@@ -56,24 +49,26 @@ def front_picture(result: SearchResult, title: str) -> str:
 class _Axes:
     """Bytes to the right in their logarithm, added bits per byte upwards."""
 
-    def __init__(self, left: float, right: float, bottom: float, top: float) -> None:
-        self.left, self.right, self.bottom, self.top = left, right, bottom, top
+    def __init__(self, left: float, right: float, least: float, most: float) -> None:
+        self.left, self.right = left, right
+        low, high = height(least), height(max(most, _TURN))
+        self.bottom, self.top = low - 0.08 * (high - low), high + 0.04 * (high - low)
 
     def x(self, size: float) -> float:
         share = math.log(size / self.left) / math.log(self.right / self.left)
         return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, score: float) -> float:
-        share = (score - self.bottom) / (self.top - self.bottom)
+        share = (height(score) - self.bottom) / (self.top - self.bottom)
         return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
     def grid(self) -> list[str]:
         """Lines and numbers of both axes, and what they mean."""
         end, low = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         parts = []
-        for score in round_values(self.bottom, self.top, 6):
+        for score in round_scores(self.bottom, self.top):
             y = self.y(score)
-            parts += [_line(_LEFT, y, end, y, _GRID), _text(_LEFT - 8, y + 4, f"{score:+.4f}", anchor="end")]
+            parts += [_line(_LEFT, y, end, y, _GRID), _text(_LEFT - 8, y + 4, f"{score:+g}", anchor="end")]
         for size in round_sizes(self.left, self.right):
             x = self.x(size)
             parts += [_line(x, _TOP, x, low, _GRID), _text(x, low + 18, f"{size:,}", anchor="middle")]
@@ -91,7 +86,8 @@ class _Axes:
         y = self.y(score)
         return [
             _line(_LEFT, y, _WIDTH - _RIGHT, y, _CAP, dashed=True),
-            _text(_WIDTH - _RIGHT - 6, y + 15, words, anchor="end", color=_CAP),
+            # Where artifacts are small nothing comes near the float weights.
+            _text(_LEFT + 6, y - 5, words, color=_CAP),
         ]
 
     def wall(self, size: int, words: str) -> list[str]:
@@ -131,12 +127,18 @@ class _Axes:
         ]
 
 
-def round_values(low: float, high: float, about: int) -> list[float]:
-    """Round numbers from ``low`` to ``high``, about as many as asked for."""
-    raw = (high - low) / about
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw)
-    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+def height(score: float) -> float:
+    """Where added bits per byte stand: about in proportion up to .001 either way, then by their logarithm."""
+    return math.asinh(score / _TURN)
+
+
+def round_scores(low: float, high: float) -> list[float]:
+    """0, and powers of ten times 1 and 3 either way, whose heights are from ``low`` to ``high``."""
+    found = [0.0]
+    for power in range(-3, 7):
+        for factor in (1, 3):
+            found += [factor * 10.0**power, -factor * 10.0**power]
+    return sorted(score for score in found if low <= height(score) <= high)
 
 
 def round_sizes(low: float, high: float) -> list[int]:

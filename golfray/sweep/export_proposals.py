@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy
 
 from golfray.core.settings import ExportSettings
-from golfray.sweep.export_race import above_front
+from golfray.sweep.export_race import above_front, span_of
 from golfray.sweep.export_space import CLASSES, Choice, ExportSpace, class_choices
 
 # Choices of a class that are combined, the best at their size; more of them hardly differ from each other.
@@ -70,9 +69,7 @@ def choose_combinations(sizes: list[float], scores: list[float], max_bytes: int,
     near = sorted((place for place in range(len(sizes)) if low <= sizes[place] <= high), key=rank)
     chosen = dict.fromkeys(near[: (wanted + 1) // 2])
     spans = max(wanted // 2 // _BIN_PLACES, 1)
-    first, last = math.log(max(min(sizes), 1.0)), math.log(max(max(sizes), 1.0))
-    width = max((last - first) / spans, 1e-9)
-    bins = numpy.minimum(((numpy.log(numpy.maximum(sizes, 1.0)) - first) / width).astype(int), spans - 1)
+    bins = numpy.array(span_of(sizes, spans))
     # Turn by turn from each span, so that what one has not is another's.
     queues = [sorted(numpy.flatnonzero(bins == span).tolist(), key=rank) for span in range(spans)]
     for turn in itertools.zip_longest(*queues):

@@ -1,12 +1,13 @@
 """Successive halving over settings of different sizes: each round scores fewer settings on more sequences.
 
 A setting is of use if it is the best at or under the cap, or at any other size. So half of the places of each next
-round go to the best that may fit, the other half to those nearest to the front of all sizes.
+round go to the best that may fit, the other half to those nearest to the front, spread over all sizes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -24,7 +25,7 @@ class Round:
     places: int
 
 
-def plan_rounds(settings: int, sequences: int, least: int = 8) -> list[Round]:
+def plan_rounds(settings: int, sequences: int, least: int = 16) -> list[Round]:
     """Four rounds: each on two to three times as many sequences with a quarter of the settings, ``least`` at least."""
     shares = (1 / 16, 3 / 16, 1 / 2, 1.0)
     rounds = []
@@ -56,16 +57,28 @@ def run_race(
 
 
 def survivors(sizes: Sequence[int], scores: Sequence[float], max_bytes: int, places: int) -> list[int]:
-    """Which settings go on: half by score among those that may fit, the rest by how far above the front they are."""
+    """Which settings go on: half by score among those that may fit, the rest by how far above the front they are.
+
+    The rest come turn by turn from equal spans of the logarithm of the size, so that there is a front at every size.
+    """
     may_fit = [place for place in range(len(sizes)) if sizes[place] <= max_bytes * _MAY_FIT]
     best = sorted(may_fit, key=lambda place: (scores[place], sizes[place], place))[: (places + 1) // 2]
-    above = above_front(sizes, scores)
-    # On the front itself those near the cap come first.
-    others = sorted(
-        (place for place in range(len(sizes)) if place not in set(best)),
-        key=lambda place: (above[place], abs(math.log(sizes[place] / max_bytes)), place),
-    )
-    return (best + others)[:places]
+    taken, above = set(best), above_front(sizes, scores)
+    others = [place for place in range(len(sizes)) if place not in taken]
+    spans = span_of([sizes[place] for place in others], places - len(best))
+    queues: dict[int, list[int]] = {}
+    for place, span in sorted(zip(others, spans, strict=True), key=lambda pair: (above[pair[0]], pair[0])):
+        queues.setdefault(span, []).append(place)
+    # Spans whose first is nearest to the front begin each turn.
+    turns = itertools.zip_longest(*queues.values())
+    return (best + [place for turn in turns for place in turn if place is not None])[:places]
+
+
+def span_of(sizes: Sequence[float], spans: int) -> list[int]:
+    """Which of ``spans`` equal spans of the logarithm, from the smallest to the largest, each size lies in."""
+    logs = [math.log(max(size, 1.0)) for size in sizes]
+    first, width = min(logs, default=0.0), max((max(logs, default=0.0) - min(logs, default=0.0)) / max(spans, 1), 1e-9)
+    return [min(int((each - first) / width), max(spans, 1) - 1) for each in logs]
 
 
 def above_front(sizes: Sequence[int], scores: Sequence[float]) -> numpy.ndarray:

@@ -67,6 +67,21 @@ def test_the_best_that_fits_always_goes_on(points, places) -> None:
         assert any(scores[place] == best for place in kept if sizes[place] <= 100)
 
 
+def test_what_goes_on_is_near_the_front_at_every_size() -> None:
+    """A hundred settings on a front over a factor of ten in size, and as many far above it."""
+    sizes = [round(100 * 10 ** (place / 99)) for place in range(100)] * 2
+    scores = [1.0 - size / 2000 for size in sizes[:100]] + [2.0] * 100
+    kept = survivors(sizes, scores, 150, 16)
+    assert len(set(kept)) == 16
+    assert max(kept) < 100
+    others = sorted(sizes[place] for place in kept[8:])
+    assert all(after < 1.9 * before for before, after in itertools.pairwise([100, *others, 1000]))
+    # Whatever the sizes: one, the same, absurd.
+    assert survivors([5], [1.0], 150, 4) == [0]
+    assert sorted(survivors([7, 7, 7], [1.0, 2.0, 3.0], 150, 3)) == [0, 1, 2]
+    assert len(survivors([1, 2**60, 3], [1.0, 2.0, 3.0], 150, 2)) == 2
+
+
 def test_a_race_finds_the_winner_for_a_fraction_of_the_scores() -> None:
     sizes = [100 + 13 * place % 97 for place in range(200)]
     true = [1.0 + ((place * 37) % 200) / 500 for place in range(200)]
@@ -78,9 +93,9 @@ def test_a_race_finds_the_winner_for_a_fraction_of_the_scores() -> None:
 
     rounds = plan_rounds(200, 128)
     assert [each.sequences for each in rounds] == [8, 24, 64, 128]
-    assert [each.places for each in rounds] == [200, 50, 12, 8]
+    assert [each.places for each in rounds] == [200, 50, 16, 16]
     last = run_race(200, rounds, 150, sizes.__getitem__, score)
-    assert len(spent) == 270
+    assert len(spent) == 282
     winner = min((place for place in range(200) if sizes[place] <= 150), key=true.__getitem__)
     assert winner in last
 
