@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import lzma
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy
 
@@ -38,6 +39,10 @@ class Packing:
     shuffle: bool
 
 
+# A class as one rule a tensor makes it, and how it is packed.
+_Job = tuple[tuple[Key, ...], Packing]
+
+
 class ExportSizes:
     """Sizes of the exports of one checkpoint; each class is compressed once under each codec and order of bytes.
 
@@ -56,7 +61,7 @@ class ExportSizes:
         self.packings = tuple(Packing(codec, shuffle) for codec in codecs for shuffle in shuffles)
         self._threads, self._pulse = threads, pulse
         self._entropies: dict[tuple[Key, ...], float] = {}
-        self._packed: dict[tuple[tuple[Key, ...], Packing], tuple[int, int]] = {}
+        self._packed: dict[_Job, tuple[int, int]] = {}
         self._digits: dict[tuple[tuple[Key, ...], bool], dict[str, int]] = {}
 
     def entropy(self, export: ExportSettings) -> float:
@@ -72,14 +77,27 @@ class ExportSizes:
 
     def learn(self, exports: list[ExportSettings], packings: tuple[Packing, ...] | None = None) -> None:
         """Compress the classes of some exports side by side, under every packing unless told otherwise."""
-        keys = dict.fromkeys(key for export in exports for key in self._keys(export))
-        wanted = self.packings if packings is None else packings
-        jobs = [(key, packing) for key in keys for packing in wanted if (key, packing) not in self._packed]
-        contents = [self._part(*job) for job in jobs]
+        waiting: deque[tuple[_Job, int, Future[int]]] = deque()
+
+        def settle() -> None:
+            job, length, packed = waiting.popleft()
+            self._packed[job] = length, packed.result()
+            self._pulse()
+
         with ThreadPoolExecutor(self._threads) as pool:
-            for job, content, size in zip(jobs, contents, pool.map(packed_size, contents, jobs), strict=True):
-                self._packed[job] = len(content), size
-                self._pulse()
+            for job in self._jobs(exports, self.packings if packings is None else packings):
+                # No more parts in memory than keep all threads busy.
+                if len(waiting) > 4 * self._threads:
+                    settle()
+                part = self._part(*job)
+                waiting.append((job, len(part), pool.submit(packed_size, part, job[1].codec)))
+            while waiting:
+                settle()
+
+    def _jobs(self, exports: list[ExportSettings], packings: tuple[Packing, ...]) -> list[_Job]:
+        """What has not been compressed yet."""
+        keys = dict.fromkeys(key for export in exports for key in self._keys(export))
+        return [(key, packing) for key in keys for packing in packings if (key, packing) not in self._packed]
 
     def sizes(self, export: ExportSettings) -> dict[Packing, int]:
         """Bytes of the artifact under each codec and order of bytes."""
@@ -135,9 +153,8 @@ class ExportSizes:
         return write_part(stored, self._digits[place], packing.shuffle)
 
 
-def packed_size(content: bytes, job: tuple[object, Packing]) -> int:
-    """Bytes of a class under the codec of a job."""
-    codec = job[1].codec
+def packed_size(content: bytes, codec: str) -> int:
+    """Bytes of a part under a codec at its strongest."""
     if codec == "lzma":
         # The same bytes as with a dictionary of 16 MiB, of which there are then no tables to clear.
         small = {**LZMA_FILTER, "dict_size": min(max(len(content), 4096), 2**24), "preset": STRONGEST["lzma"]}

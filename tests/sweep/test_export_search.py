@@ -213,7 +213,7 @@ def test_a_small_dictionary_makes_the_same_bytes(trained) -> None:
     tensors = ExportTensors(state, lambda: pytest.fail("no Hessians are needed"))
     content = write_part(tensors.class_tensors(tensors.class_key("mlp", base_export(settings.export))), {}, False)
     for part in (content, content[:5000], b"a"):
-        assert packed_size(part, ("", Packing("lzma", False))) == len(compress(part, "lzma", 9))
+        assert packed_size(part, "lzma") == len(compress(part, "lzma", 9))
 
 
 def test_every_tensor_has_the_class_of_its_settings(trained) -> None:
