@@ -59,7 +59,7 @@ def test_it_is_scored_by_its_own_file(flat_trial) -> None:
     assert (result["kind"], result["artifact"]) == ("scored", "final_model.flat")
     assert not list(folder.glob("*.ptz"))
     content = (folder / result["artifact"]).read_bytes()
-    assert content.startswith(b"golfray-flat 1 brotli ")
+    assert content.startswith(b"golfray-flat 2 brotli ")
     assert result["metrics"]["bytes/model"] == len(content)
     phases = ["data", "compile", "train", "validate", "calibrate", "export", "score", "sliding"]
     assert heard == list(result["phases"]) == phases
