@@ -214,3 +214,8 @@ def test_a_cap_beyond_all_sizes_is_as_good_as_the_nearest_of_them(wanted: int) -
 
     assert nearest(10**18, max(sizes))
     assert nearest(1, min(sizes))
+
+
+def test_more_tries_than_there_are_combinations_are_all_of_them() -> None:
+    sizes = [float(size) for size in range(1_000, 1_500)]
+    assert sorted(choose_combinations(sizes, [1.0 / size for size in sizes], 1_200, 10**20)) == list(range(500))
