@@ -102,11 +102,11 @@ def expected_bytes_model(settings: RunSettings, steps: int, unseen: Sequence[int
         error += _ERROR_OF_FLAT
     try:
         parts = packed_parts(trained_state(state, settings, walk, unseen), settings.export)
-    except ValueError as error:
+    except ValueError as why:
         raise NoSizeForeseen(
-            f"no size can be foreseen: in weights as training would leave them {error}; lower learning rates, "
+            f"no size can be foreseen: in weights as training would leave them {why}; lower learning rates, "
             "model.tied_embed_init_std, or export.clip_k_* where a clip is std"
-        ) from error
+        ) from why
     size = sum(parts.values())
     if settings.export.scale_floor > 0:
         shorter = Walk(walk.muon * _SHORTER, walk.adam * _SHORTER, walk.decayed)
