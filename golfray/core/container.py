@@ -99,9 +99,11 @@ def read_part(part: bytes, shuffled: bool) -> dict[str, Quantized | Kept]:
         kinds = {name: getattr(torch, dtype) for name, (_, dtype) in wanted.items()}
         counts = {name: kinds[name].itemsize * math.prod(shape) for name, (shape, _) in wanted.items()}
         whole, found = sum(counts.values()), {}
-        planes = unshuffle_bytes(take(shuffled_size(whole, stride))) if shuffled else take(whole)
-        if len(planes) != whole:
-            raise ValueError(f"artifact's planes of {whole} bytes have {len(planes)} once they are put together")
+        planes = taken = take(shuffled_size(whole, stride) if shuffled else whole)
+        if shuffled:
+            planes = unshuffle_bytes(taken)
+            if shuffle_bytes(planes, stride) != taken:
+                raise ValueError(f"artifact's planes of {whole} bytes are not shuffled by {stride}")
         start = 0
         for name, (shape, _) in wanted.items():
             size, end = kinds[name].itemsize, start + counts[name]

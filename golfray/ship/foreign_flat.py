@@ -9,7 +9,7 @@ import re
 
 import torch
 
-from golfray.core.container import FLAT_MAGIC, Kept, Quantized, checksum, read_part
+from golfray.core.container import FLAT_MAGIC, Kept, checksum, read_part
 from golfray.core.exporter import restore
 from golfray.core.integers import BASES
 from golfray.ship.bounded_inflate import inflate
@@ -17,7 +17,7 @@ from golfray.ship.bounded_inflate import inflate
 _PAIR = "[0-9]{1,12}:[0-9]{1,12}"
 _LINE = re.compile(rf"([a-z]{{1,12}}) [0-9A-Za-z.+-]{{1,40}} ([01]) ({_PAIR}(?:,{_PAIR}){{0,15}}) ([0-9a-f]{{8}})")
 _LONGEST_LINE = 520
-_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def flat_state(content: FlatContent) -> dict[str, torch.Tensor]:
             if kept.is_floating_point() and not bool(torch.isfinite(kept).all()):
                 raise ValueError(f"{name}: artifact has values that are not finite")
             state[name] = restore(stored)
-            if isinstance(stored, Quantized) and not bool(torch.isfinite(state[name]).all()):
+            if not bool(torch.isfinite(state[name]).all()):
                 raise ValueError(f"{name}: artifact has values beyond {stored.dtype}")
     return state
 

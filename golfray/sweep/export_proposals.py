@@ -58,7 +58,12 @@ def propose(
 
 
 def choose_combinations(sizes: list[float], scores: list[float], max_bytes: int, wanted: int) -> list[int]:
-    """Places of the best at their size: half near the cap, the rest the same number in each span of sizes."""
+    """Places of the best at their size: half near the cap, the rest the same number in each span of sizes.
+
+    Where the cap is beyond all sizes, the nearest of these stands for it: what is large scores best, where it fits.
+    """
+    max_bytes = round(min(max(max_bytes, min(sizes)), max(sizes)))
+    wanted = min(wanted, len(sizes))
     whole = [round(size) for size in sizes]
     above = above_front(whole, scores)
     low, high = (share * max_bytes for share in _NEAR)

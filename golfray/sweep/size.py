@@ -79,12 +79,18 @@ class SizeEstimate:
     method: str
 
 
+class NoSizeForeseen(ValueError):
+    """Drawn weights cannot be exported as the settings say; the message says which tensor, and what to do."""
+
+    exit_code = 2
+
+
 def expected_bytes_model(settings: RunSettings, steps: int, unseen: Sequence[int] = ()) -> SizeEstimate:
     """Expected size of the artifact of a run that takes ``steps`` optimizer steps.
 
     ``unseen``: ids of tokens that the run never meets (see :func:`unseen_tokens`). Takes tens of milliseconds at laptop
     scale and seconds for 17 million parameters; torch's global random state is left as it was. Raises ``ImportError``
-    where weights must be drawn and the codec is not installed.
+    where weights must be drawn and the codec is not installed, :class:`NoSizeForeseen` where they cannot be exported.
     """
     total = sum(math.prod(shape) for shape in named_shapes(settings.model).values())
     share = len(unseen) * settings.model.model_dim / total
@@ -94,7 +100,13 @@ def expected_bytes_model(settings: RunSettings, steps: int, unseen: Sequence[int
     state, walk = initial_state(settings.model, settings.runtime.seed), walk_of(settings, steps)
     if settings.export.format == "flat":
         error += _ERROR_OF_FLAT
-    parts = packed_parts(trained_state(state, settings, walk, unseen), settings.export)
+    try:
+        parts = packed_parts(trained_state(state, settings, walk, unseen), settings.export)
+    except ValueError as why:
+        raise NoSizeForeseen(
+            f"no size can be foreseen: in weights as training would leave them {why}; lower learning rates, "
+            "model.tied_embed_init_std, or export.clip_k_* where a clip is std"
+        ) from why
     size = sum(parts.values())
     if settings.export.scale_floor > 0:
         shorter = Walk(walk.muon * _SHORTER, walk.adam * _SHORTER, walk.decayed)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from golfray.core.codec import codec_module
-from golfray.core.container import FLAT_MAGIC, checksum, unseal
+from golfray.core.container import FLAT_MAGIC, Kept, checksum, read_part, unseal, write_part
 from golfray.core.exporter import export_state, load_artifact
 from golfray.core.settings import ExportSettings, ModelSettings
 from golfray.ship.bounded_inflate import inflate
@@ -133,6 +133,8 @@ SPOILERS = {
     "many dimensions": (put(1, [1] * 40), "no tensor"),
     "an unknown dtype": (put(2, "int4"), "no tensor"),
     "code for a dtype": (put(2, "load"), "no tensor"),
+    "a list for a dtype": (put(2, ["float32"]), "no tensor"),
+    "a dict for a stored dtype": (put(3, {}), "no tensor"),
     "bits beyond": (put(3, 9), "no tensor"),
     "a storage smaller than its tensor": (grow, "longer than its"),
     "a tensor too many": (lambda table: table + [["x", [0], "float32", "float32"]], "at most"),
@@ -186,11 +188,13 @@ def test_bytes_that_belong_to_nothing(trained, model) -> None:
 def test_planes_that_are_shuffled_otherwise(trained, model) -> None:
     parts = content_of(artifact_of(trained))
     for stride in (b"\0", b"\1", b"\3", b"\xff"):
-        changed = tuple(part.replace(b"BSHF\2", b"BSHF" + stride) for part in parts)
-        # Another order of bytes is another model, of finite weights or none: never anything else.
-        with contextlib.suppress(ValueError):
-            assert foreign_state(sealed(changed), model).keys() == trained.keys()
-    with pytest.raises(ValueError, match="once they are put together"):
+        for header in (b"BSHF\2", b"BSHF\4"):
+            changed = tuple(part.replace(header, b"BSHF" + stride) for part in parts)
+            assert changed != parts
+            # Another order of bytes would be another model; stride 0 one of zeros.
+            with pytest.raises(ValueError, match="bytes are not shuffled by"):
+                foreign_state(sealed(changed), model)
+    with pytest.raises(ValueError, match="bytes are not shuffled by"):
         foreign_state(sealed(tuple(part.replace(b"BSHF", b"FHSB") for part in parts)), model)
     with pytest.raises(ValueError, match=r"belong to no tensor|not finite"):
         foreign_state(sealed(parts, shuffled=0), model)
@@ -205,6 +209,19 @@ def test_weights_that_are_not_finite(trained, model) -> None:
         assert sum(a != b for a, b in zip(parts, changed, strict=True)) == 1
         with pytest.raises(ValueError, match=f"{name}: artifact has values that are not finite"):
             foreign_state(sealed(changed, shuffled=0), model)
+
+
+def test_kept_weights_beyond_the_dtype_that_they_become(trained, model) -> None:
+    parts, _ = unseal(export_state(trained, dataclasses.replace(FLAT, shuffle=False)))
+    changed = []
+    for part in parts:
+        stored = {
+            name: dataclasses.replace(kept, values=kept.values.double() * 0 + 1e300) if isinstance(kept, Kept) else kept
+            for name, kept in read_part(part, False).items()
+        }
+        changed.append(write_part(stored, {}, False))
+    with pytest.raises(ValueError, match="artifact has values beyond float32"):
+        foreign_state(sealed(tuple(changed), shuffled=0), model)
 
 
 def test_the_first_line(trained, model) -> None:

@@ -215,3 +215,22 @@ def test_proposals_follow_what_classes_cost_alone() -> None:
     assert len(found) == len(set(found)) == 20
     near = [each for each in found if each.bits_attention + each.bits_mlp + each.bits_embedding == 14]
     assert any((each.bits_attention, each.bits_mlp, each.bits_embedding) == (2, 6, 6) for each in near)
+
+
+@pytest.mark.parametrize("wanted", [1, 8, 200])
+def test_a_cap_beyond_all_sizes_is_as_good_as_the_nearest_of_them(wanted: int) -> None:
+    sizes = [1000.0 * 1.01**place for place in range(500)]
+    scores = [1.0 / size for size in sizes]
+
+    def nearest(max_bytes: int, end: float) -> bool:
+        near = [place for place in range(500) if 0.8 <= sizes[place] / end <= 1.1]
+        chosen = choose_combinations(sizes, scores, max_bytes, wanted)
+        return len(set(chosen)) == wanted and len(set(chosen) & set(near)) >= min((wanted + 1) // 2, len(near))
+
+    assert nearest(10**18, max(sizes))
+    assert nearest(1, min(sizes))
+
+
+def test_more_tries_than_there_are_combinations_are_all_of_them() -> None:
+    sizes = [float(size) for size in range(1_000, 1_500)]
+    assert sorted(choose_combinations(sizes, [1.0 / size for size in sizes], 1_200, 10**20)) == list(range(500))

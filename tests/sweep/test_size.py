@@ -12,7 +12,7 @@ from golfray.core.gang import Gang
 from golfray.core.settings import MuonSettings, RunSettings, StopSettings, settings_from_dict
 from golfray.core.trial import export_checkpoint
 from golfray.sweep.drawn_weights import walk_of
-from golfray.sweep.size import depends_on_steps, expected_bytes_model, packed_parts, unseen_tokens
+from golfray.sweep.size import NoSizeForeseen, depends_on_steps, expected_bytes_model, packed_parts, unseen_tokens
 
 
 def at_bits(settings, attention, mlp, embedding):
@@ -146,6 +146,22 @@ def test_absurd_rates_have_a_size_too(trained, rate) -> None:
     settings, steps, _, unseen = trained
     absurd = with_optimizer(settings, matrix_lr=rate, scalar_lr=rate, tied_embed_lr=rate)
     assert expected_bytes_model(absurd, steps, unseen).bytes > 1000
+
+
+@pytest.mark.parametrize("changes", [{"clip_k_mlp": 1e300}, {"bits_embedding": 16}])
+def test_drawn_weights_that_float16_cannot_hold_are_one_error(trained, changes) -> None:
+    settings = trained[0]
+    export = {"format": "flat", "scale_floor": 0.0, "clip_mlp": "std", **changes}
+    settings = dataclasses.replace(
+        settings,
+        model=dataclasses.replace(settings.model, tied_embed_init_std=1e6 if "bits_embedding" in changes else 0.005),
+        export=dataclasses.replace(settings.export, **export),
+    )
+    with pytest.raises(
+        NoSizeForeseen, match=r"(mlp|tok_emb).* not finite as float16.*; lower .*export.clip_k_"
+    ) as told:
+        expected_bytes_model(settings, 20)
+    assert told.value.exit_code == 2
 
 
 def test_an_untied_head_is_part_of_it(trained) -> None:
