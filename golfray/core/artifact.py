@@ -22,12 +22,19 @@ def unpack_artifact(content: bytes) -> dict:
 
 
 def write_atomically(path: pathlib.Path, content: bytes) -> None:
-    """Write a file so that its name never stands for half its content, even after a crash."""
+    """Write a file so that its name never stands for half its content, even after a crash.
+
+    Raises ``OSError`` that names the file, and leaves nothing of it then.
+    """
     partial = path.with_name(path.name + ".part")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     os.replace(partial, path)
 
 

@@ -3,6 +3,8 @@
 import copy
 import io
 import pathlib
+import subprocess
+import sys
 import zlib
 
 import torch
@@ -36,6 +38,22 @@ def test_same_container_same_bytes(artifact: bytes, container: dict) -> None:
 def test_empty_parts_are_a_container() -> None:
     empty = {"__quant_format__": QUANT_FORMAT, "quantized": {}, "scales": {}, "dtypes": {}, "passthrough": {}}
     assert dequantize_state(unpack_artifact(pack_artifact(empty, 9))) == {}
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    """The limit on the size of a file is the one way to have a write fail without a disk of one's own."""
+    path = tmp_path / "artifact"
+    write_atomically(path, b"before")
+    code = (
+        "import pathlib, resource, signal, sys; from golfray.core.artifact import write_atomically;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "write_atomically(pathlib.Path(sys.argv[1]), bytes(5000))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == f"OSError: [Errno 27] File too large: '{path}'"
+    assert [each.name for each in tmp_path.iterdir()] == ["artifact"]
+    assert path.read_bytes() == b"before"
 
 
 def test_write_atomically_leaves_no_part(tmp_path: pathlib.Path) -> None:

@@ -374,7 +374,7 @@ def test_planes_that_are_not_put_together_as_told_are_refused() -> None:
     stored: dict[str, Quantized | Kept] = {"x": Kept(torch.arange(6.0), "float32")}
     part = write_part(stored, {}, True)
     assert torch.equal(read_part(part, True)["x"].values, torch.arange(6.0))  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="planes of 24 bytes have 29"):
+    with pytest.raises(ValueError, match="planes of 24 bytes are not shuffled by 4"):
         read_part(part.replace(b"BSHF", b"bshf"), True)
     with pytest.raises(ValueError, match="belong to no tensor"):
         read_part(part, False)
