@@ -99,6 +99,10 @@ class _Data(_Shape):
     folder: str = ""
     reference: dict[str, float | None] | None = None
     warning: str | None = None
+    digest: str | None = None
+    val_tokens: Annotated[int, Field(ge=1)] | None = None
+    val_bytes: Annotated[int, Field(ge=1)] | None = None
+    contaminated: bool | None = None
 
 
 class _Driver(_Shape):

@@ -27,8 +27,9 @@ _NEVER = ("name", "preset", "scale", "workers", "cap_bytes", "seed", "fixed", "d
 # How the data are called and where they lie is no part of what they are.
 _PLACE_OF_DATA = ("data.name", "data.folder", "data.tokenizer")
 
-# Words for a person; the file that the space was read from; the paths of the data once more, laid over the preset.
-_NOT_COMPARED = ("source", "data.warning", "fixed.data.folder", "fixed.data.tokenizer")
+# Words for a person, and what was found out about the same files; the file that the space was read from; the paths of
+# the data once more, laid over the preset.
+_NOT_COMPARED = ("source", "data.warning", "data.contaminated", "fixed.data.folder", "fixed.data.tokenizer")
 
 # Sections of a trial's settings that are compared by themselves, or that no configuration has.
 _NOT_FROM_PRESET = ("data", "bytes_code", "cap_bytes", "clock_trace")
