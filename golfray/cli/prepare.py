@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +77,13 @@ def prepare(
     sets: list[str],
     allow: bool,
     output: Output,
+    left_of: Callable[[Space, StudyRecord], WorkLeft] | None = None,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. Raises, with
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. ``left_of``
+    says what is to be run, by default all that the budget leaves. Raises, with
     an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
     is too small, a store that cannot be written.
     """
@@ -107,7 +110,7 @@ def prepare(
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
         changes = allowed_changes(found, folder, allow=allow)
-    left = work_left(space, record)
+    left = (left_of or work_left)(space, record)
     config = space.base.config
     output.say(*space.describe())
     output.detail(*space.describe_knobs())

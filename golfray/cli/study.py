@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from golfray.cli.options import SETS, TRACKING_URI, complete_study
 from golfray.cli.output import Output, with_output
 
 if TYPE_CHECKING:
-    from golfray.cli.prepare import Prepared
     from golfray.sweep.records import StudyRecord
 
 RESUME = typer.Option(
@@ -42,6 +40,7 @@ def tune(
     output: Output,
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
+    from golfray.cli.drive import drive
     from golfray.cli.prepare import on_its_corpus, prepare, read_space
     from golfray.cli.wiring import study_folder
 
@@ -80,7 +79,13 @@ def tune(
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = _show_end(prepared.record, folder, output, None)
         else:
-            code = _run(prepared, folder, output)
+            record, interrupted = drive(
+                prepared,
+                folder,
+                output,
+                lambda study: study.resume(prepared.changes) if prepared.resumes else study.run(),
+            )
+            code = _show_end(record, folder, output, interrupted)
     if code != OK:
         raise typer.Exit(code)
 
@@ -96,45 +101,6 @@ def _refuse_contradictions(
         raise typer.BadParameter("--resume names the study's folder already; leave --study-dir out")
     if resume is not None and dry_run:
         raise typer.BadParameter("--dry-run plans a new study; `golfray status` says what is left of one")
-
-
-def _run(prepared: Prepared, folder: Path, output: Output) -> int:
-    """Run the study until it ends, however that is; returns the exit code."""
-    from golfray.cli.interrupts import Interrupts
-    from golfray.cli.observers import study_observers
-    from golfray.cluster.executor import RayExecutor
-    from golfray.sweep.study import Study
-    from golfray.tracking.mlflow_observer import MlflowObserver
-
-    space, config = prepared.space, prepared.space.base.config
-    with contextlib.ExitStack() as stack:
-        # On a large machine no more lanes are started than trials will ever fill.
-        executor = stack.enter_context(
-            RayExecutor(
-                folder,
-                config.workers,
-                device=config.runtime.device,
-                max_lanes=prepared.left.most_lanes,
-                data=prepared.corpus.settings(),
-                limits=space.limits,
-            )
-        )
-        study = Study(
-            space,
-            executor,
-            folder,
-            bytes_code=prepared.bytes_code,
-            uniform_bpb=prepared.corpus.reference_points["uniform"],
-            data=prepared.corpus.to_record(),
-            observers=[
-                *study_observers(output, prepared.past),
-                MlflowObserver(folder, prepared.store, output.result),
-            ],
-            tracking_uri=prepared.store.recorded_uri,
-        )
-        interrupts = stack.enter_context(Interrupts(study, output))
-        record = study.resume(prepared.changes) if prepared.resumes else study.run()
-    return _show_end(record, folder, output, interrupts.exit_code)
 
 
 def _show_end(record: StudyRecord, folder: Path, output: Output, interrupted: int | None) -> int:

@@ -21,6 +21,8 @@ def claim_lines(evidence: Evidence) -> list[str]:
         _difference(evidence),
         f"  Welch, one-sided: {_tests(evidence.tests)}",
     ]
+    if evidence.paired is not None:
+        lines.append(f"  paired on {evidence.pairs} seeds that both ran on: {_test(evidence.paired)} in BPB")
     if evidence.noise is None:
         lines.append("  noise unknown: no configuration of this fidelity ran on several seeds")
     else:
@@ -48,6 +50,8 @@ def claim_document(evidence: Evidence) -> dict[str, Any]:
         "difference_nats": evidence.difference_nats,
         "welch": {unit: _test_document(test) for unit, test in evidence.tests.items()},
         "known_noise": {unit: _test_document(test) for unit, test in evidence.known_tests.items()},
+        "pairs": evidence.pairs,
+        "paired": _test_document(evidence.paired),
         "noise": None if evidence.noise is None else dataclasses.asdict(evidence.noise),
         "noise_of": evidence.noise_of,
         "luck": evidence.luck,

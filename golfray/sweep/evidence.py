@@ -5,6 +5,7 @@ The rules are those of the parameter-golf record board; docs/evidence.md has eve
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 from golfray.sweep.comparable import different_tokenizers, fits, refuse_incomparable
@@ -16,6 +17,7 @@ from golfray.sweep.significance import (
     OneSided,
     Sample,
     known_noise,
+    paired,
     pool,
     runs_against,
     runs_per_side,
@@ -71,7 +73,8 @@ class Evidence:
 
     ``difference`` is first minus second in bits per byte, ``difference_nats`` in nats per token of the first's
     tokenizer (negative: better). ``tests`` has Welch's, ``known_tests`` that with the fidelity's ``noise``, by "bpb"
-    and "nats", each None where it cannot be made. ``luck`` is by how many bits per byte the best of
+    and "nats", each None where it cannot be made. ``pairs`` is on how many seeds both ran, ``paired`` the test of their
+    differences on these, None below two. ``luck`` is by how many bits per byte the best of
     ``first.chosen_of`` equal trials lies below their mean, None where the first was not chosen so or noise is unknown.
     """
 
@@ -81,6 +84,8 @@ class Evidence:
     difference_nats: float | None
     tests: dict[str, OneSided | None]
     known_tests: dict[str, OneSided | None]
+    pairs: int
+    paired: OneSided | None
     noise: Noise | None
     noise_of: str
     luck: float | None
@@ -140,6 +145,7 @@ def weigh(first: Scores, second: Scores, power: float = 0.8) -> Evidence:
         identical = not resolved_diff(first.settings, second.settings)
     if identical:
         objections.append(f"{first.name} and {second.name} are identical in every resolved setting: only seeds differ")
+    differences = _differences_by_seed(first, second)
     return Evidence(
         first=first,
         second=second,
@@ -150,6 +156,8 @@ def weigh(first: Scores, second: Scores, power: float = 0.8) -> Evidence:
             "nats": None if nats is None else welch(nats.first, nats.second),
         },
         known_tests={"bpb": bits.known(), "nats": None if nats is None else nats.known()},
+        pairs=len(differences),
+        paired=paired(differences),
         noise=noise,
         noise_of=noise_of,
         luck=luck,
@@ -180,6 +188,21 @@ def fidelity_noise(first: Scores, second: Scores) -> tuple[Noise | None, str]:
         noise,
         f"{measured} configurations on several seeds" if measured != 1 else "one configuration on several seeds",
     )
+
+
+def _differences_by_seed(first: Scores, second: Scores) -> list[float]:
+    """First minus second in bits per byte, for every seed on which each of them has one run that counts."""
+    one, other = (_by_seed(scores) for scores in (first, second))
+    return [bpb - other[seed] for seed, bpb in one.items() if seed in other]
+
+
+def _by_seed(scores: Scores) -> dict[int, float]:
+    """Scores of the runs that count, by the seeds that only one of them has."""
+    counted = [run for run in scores.runs if run.left_out is None]
+    often = collections.Counter(run.seed for run in counted)
+    return {
+        run.seed: run.bpb for run in counted if run.seed is not None and run.bpb is not None and often[run.seed] == 1
+    }
 
 
 def _judge(rule: Rule, pair: _Pair | None, first: Scores, second: Scores, power: float, objected: bool) -> Verdict:

@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import REPLICATE, AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
@@ -162,14 +162,14 @@ class StudyRecord:
 
     @property
     def candidates(self) -> list[TrialRecord]:
-        """Trials that may be best: scored, of the study's fidelity, within the cap, and no replicate.
+        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of one.
 
         The bytes are compared again here: a wrong label elsewhere must not make an over-cap trial a winner.
         """
         return [
             trial
             for trial in self.trials
-            if trial.role != REPLICATE
+            if not trial.repeats
             and trial.outcome is not None
             and trial.outcome.kind is Kind.SCORED
             and trial.bpb is not None
@@ -300,7 +300,7 @@ def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
 def best_feasible(record: StudyRecord) -> TrialRecord | None:
     """The trial with the lowest round-trip bits per byte among ``record.candidates``; the earlier one on a tie.
 
-    A trial stands for itself on its own seed: its replicates never make it, or themselves, best by luck. None where
+    A trial stands for itself on its own seed: its repetitions never make it, or themselves, best by luck. None where
     nothing fits.
     """
     return min(record.candidates, key=lambda trial: (trial.bpb, trial.number), default=None)

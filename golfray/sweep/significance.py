@@ -93,6 +93,17 @@ def known_noise(first: Sample, second: Sample, noise: Noise, margin: float = 0.0
     return _test(second.mean - first.mean - margin, error, noise.df)
 
 
+def paired(differences: Sequence[float]) -> OneSided | None:
+    """Student's test that ``differences``, first minus second on one seed each, have a mean below 0.
+
+    t = -mean / (sd / sqrt(n)) with n - 1 degrees of freedom. None for less than two, or where all are equal.
+    """
+    if len(differences) < 2 or (spread := statistics.stdev(differences)) == 0:
+        return None
+    n = len(differences)
+    return _test(-statistics.fmean(differences), spread / math.sqrt(n), n - 1)
+
+
 def runs_per_side(effect: float, sd: float, alpha: float, power: float) -> int | None:
     """Runs of each side after which a true difference ``effect`` has p < ``alpha`` with probability ``power``.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import golfray
 from golfray.sweep.agenda import Agenda, job_name
+from golfray.sweep.confirmation import Confirmation, ask_confirmations
 from golfray.sweep.estimate import running_words
 from golfray.sweep.events import LOG_NAME, EventLogError
 from golfray.sweep.executor import Entered, Executor, Finished, Job, JobEvent, Progress, Started
@@ -102,6 +103,14 @@ class Study:
         """
         return self._conduct(changes)
 
+    def confirm(self, plan: Sequence[Confirmation], changes: Sequence[str] = ()) -> StudyRecord:
+        """Run trials of the folder's study again on fresh seeds, and the confirmations that were left unfinished.
+
+        The search rests meanwhile: where it had not come to its end, :meth:`resume` goes on with it. ``changes`` and
+        what is raised: as there.
+        """
+        return self._conduct(changes, plan)
+
     def drain(self, reason: str) -> None:
         """Start nothing more and let the running trials end by themselves. The first reason stays.
 
@@ -123,11 +132,12 @@ class Study:
         """What runs and how long it may still take, for a person who waits for it."""
         return running_words(self.record, time.time())
 
-    def _conduct(self, changes: Sequence[str] | None) -> StudyRecord:
+    def _conduct(self, changes: Sequence[str] | None, plan: Sequence[Confirmation] | None = None) -> StudyRecord:
         with Journal(self.folder / LOG_NAME, self._observers, self._unbroken) as self._journal:
             self.record = self._journal.record
             self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
+            searched = plan is None or self.record.complete
             try:
                 if changes is None:
                     self._journal.write(
@@ -135,6 +145,7 @@ class Study:
                     )
                 else:
                     take_over(self._journal, self._space, changes, self._in_force())
+                    ask_confirmations(self._journal, plan or ())
                 self._agenda = Agenda(
                     self._space,
                     self._journal,
@@ -142,9 +153,10 @@ class Study:
                     bytes_code=self._bytes_code,
                     uniform_bpb=self._uniform_bpb,
                     clock=self._clock,
+                    confirming=plan is not None,
                 )
                 reason = self._drive()
-                complete = self._end_reason is None
+                complete = self._end_reason is None and searched
                 self._journal.write("study_ended", reason=reason, complete=complete, hopeless=self.hopeless)
             except EventLogError as error:
                 self._cancel_all(str(error))

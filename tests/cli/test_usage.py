@@ -11,7 +11,7 @@ from golfray.cli.main import app
 from tests.cli.conftest import GOLFRAY
 
 VERBS = (
-    *("tune", "status", "show", "logs", "claim", "compare"),
+    *("tune", "status", "show", "logs", "confirm", "claim", "compare"),
     *("train", "score", "export", "pack", "selftest", "data", "track", "ui"),
 )
 

@@ -99,7 +99,7 @@ def test_a_chosen_score_gets_its_luck_taken_off_and_proves_nothing():
 def test_a_claim_on_fresh_seeds():
     study = searched()
     for seed, bpb in enumerate((1.941, 1.947, 1.950), 9000):
-        study.run(bpb, "confirmation", of=4, seed=seed, lr=0.06)
+        study.run(bpb, "confirm", of=4, seed=seed, lr=0.06)
     sides = [trial_scores(study.record, study.record.trials[number], study="muon") for number in (4, 0)]
     evidence = weigh(*sides)
     assert (evidence.luck, evidence.identical, evidence.objections) == (None, False, ())
@@ -109,6 +109,16 @@ def test_a_claim_on_fresh_seeds():
     assert not backwards["frontier"].met
     assert backwards["frontier"].welch.p > 0.99
     assert backwards["frontier"].needed.first is None
+
+
+def test_seeds_that_both_ran_on_are_taken_in_pairs():
+    evidence = weigh(row("R44"), row("R40"))
+    # 42, 0 and 1234: 1.05989454 - 1.06610, 1.06124613 - 1.06473, 1.06208695 - 1.06563.
+    assert (evidence.pairs, evidence.paired.df) == (3, 2)
+    assert evidence.paired.t == pytest.approx(0.00441080 / (0.00155451 / 3**0.5), rel=1e-4)
+    # Two runs on one seed are no pair, and no shared seeds no test.
+    assert weigh(row("R44"), row("R45")).pairs == 0
+    assert weigh(row("R33"), row("R32")).paired is None
 
 
 def test_seeds_still_needed():

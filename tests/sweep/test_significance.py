@@ -12,6 +12,7 @@ from golfray.sweep.significance import (
     Noise,
     Sample,
     known_noise,
+    paired,
     pool,
     runs_against,
     runs_per_side,
@@ -100,6 +101,16 @@ def test_how_often_equal_configurations_pass():
     ]
     passed = sum(test is not None and test.p < 0.25 for test in tests)
     assert passed / 600 == pytest.approx(0.25, abs=4 * math.sqrt(0.25 * 0.75 / 600))
+
+
+def test_differences_seed_by_seed():
+    # The example of Student's own paper (1908): ten patients, mean 1.58 hours of sleep gained, SD 1.23, t 4.06.
+    gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+    test = paired([-hours for hours in gained])
+    assert test is not None
+    assert (round(test.t, 2), test.df, round(test.p, 4)) == (4.06, 9, 0.0014)
+    assert paired([0.1]) is None
+    assert paired([0.1, 0.1]) is None
 
 
 def test_pooled_noise_weighs_by_degrees_of_freedom():

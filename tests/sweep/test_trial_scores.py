@@ -34,7 +34,7 @@ def test_the_score_that_a_trial_was_chosen_by_counts_only_alone():
         "the only score of muon/t004 is the one it was chosen by: `golfray confirm muon/t004` runs fresh seeds",
     )
     for seed, bpb in enumerate((1.962, 1.968), 9000):
-        study.run(bpb, "confirmation", of=4, seed=seed, lr=0.06)
+        study.run(bpb, "confirm", of=4, seed=seed, lr=0.06)
     confirmed = side(study, 4)
     assert (confirmed.sample.n, confirmed.sample.mean, confirmed.chosen_of) == (2, pytest.approx(1.965), None)
     assert left_out(confirmed) == {"t004, seed 1337": "the score that the trial was chosen by"}
@@ -46,7 +46,7 @@ def test_noise_is_pooled_over_everything_that_ran_on_several_seeds():
     study = searched()
     assert list(side(study, 4).repeats) == ["muon/t000"]
     for seed, bpb in enumerate((1.962, 1.968), 9000):
-        study.run(bpb, "confirmation", of=4, seed=seed)
+        study.run(bpb, "confirm", of=4, seed=seed)
     repeats = side(study, 5).repeats
     # Without the chosen score, which lies too low.
     assert {name: sample.n for name, sample in repeats.items()} == {"muon/t000": 3, "muon/t004": 2}
@@ -54,11 +54,11 @@ def test_noise_is_pooled_over_everything_that_ran_on_several_seeds():
 
 def test_seeds_that_failed_are_listed_and_speak_against_it():
     study = searched()
-    study.run(1.96, "confirmation", of=4, seed=9000)
-    study.run(1.97, "confirmation", of=4, seed=9001, total=300_001)
-    study.run(0.0, "confirmation", of=4, seed=9002, kind=Kind.DIVERGED)
-    study.run(0.0, "confirmation", of=4, seed=9003, kind=Kind.CRASHED)
-    study.run(1.90, "confirmation", of=4, seed=9004, fidelity={**FIDELITY, "workers": 1})
+    study.run(1.96, "confirm", of=4, seed=9000)
+    study.run(1.97, "confirm", of=4, seed=9001, total=300_001)
+    study.run(0.0, "confirm", of=4, seed=9002, kind=Kind.DIVERGED)
+    study.run(0.0, "confirm", of=4, seed=9003, kind=Kind.CRASHED)
+    study.run(1.90, "confirm", of=4, seed=9004, fidelity={**FIDELITY, "workers": 1})
     scores = side(study, 4)
     assert len(scores.runs) == 6
     assert (scores.sample.n, scores.sample.mean) == (2, pytest.approx(1.965))
