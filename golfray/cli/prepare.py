@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -46,13 +47,19 @@ class Prepared:
         return bool(self.past)
 
 
-def read_space(space_file: Path, sets: list[str]) -> Space:
-    """The space of a file, ``--set`` over it."""
+def read_space(space_file: Path, sets: list[str], *, simulated: bool = False) -> Space:
+    """The space of a file, ``--set`` over it. A simulated machine has GPUs, so that ``scale: auto`` is full there."""
     from golfray.cli.wiring import has_gpu
     from golfray.config.resolve import Layer
     from golfray.sweep.space import load_space
 
-    return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    if not simulated:
+        return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    space = load_space(space_file, has_gpu=True, layers=[Layer.from_sets(sets)])
+    origins = dict(space.base.origins)
+    if origins["scale"].startswith("auto"):
+        origins["scale"] = "auto: a simulated machine has GPUs"
+    return dataclasses.replace(space, base=dataclasses.replace(space.base, origins=origins))
 
 
 def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
@@ -88,6 +95,7 @@ def prepare(
     is too small, a store that cannot be written.
     """
     from golfray.cli.wiring import check_codecs, passes_lines
+    from golfray.config.errors import ConfigError
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
@@ -101,6 +109,12 @@ def prepare(
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
+    if record.simulation is not None:
+        raise ConfigError(
+            f"is a simulated study, which no trained trial may join; `golfray tune --resume {shlex.quote(str(folder))} "
+            "--executor sim` goes on with it",
+            file=str(folder),
+        )
     if opened is None:
         layers = [*_demo_built_again(record), Layer.from_sets(sets)]
         opened = on_its_corpus(space_of(record, str(log), layers))

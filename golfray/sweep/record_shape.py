@@ -127,6 +127,7 @@ class _Driver(_Shape):
     generation: _Count = 1
     limits: dict[str, float | None] = {}
     tracking_uri: str | None = None
+    simulation: _Values | None = None
 
 
 class _LeftSpace(_Shape):

@@ -48,6 +48,10 @@ class StudyRecord:
         self.hopeless = False
         self.started: float | None = None
         self.last_event: float | None = None
+        # Numbers of trials in the order in which they ended for good; one that was reopened since ends twice.
+        self.ends: list[int] = []
+        # ``Outcome.error`` of every crash before a first step.
+        self.errors_at_start: set[str] = set()
         # What the settings of the last driver's trials have in common, as dotted paths.
         self._setting_paths: set[str] = set()
 
@@ -75,6 +79,14 @@ class StudyRecord:
     def name(self) -> str:
         """The study's name."""
         return str(self.header["study"])
+
+    @property
+    def simulation(self) -> dict[str, Any] | None:
+        """What the study was simulated with (:class:`golfray.sweep.sim.simulation.Simulation`); None where it is real.
+
+        Nothing that a simulated study says is evidence of anything.
+        """
+        return self.header.get("simulation")
 
     @property
     def cap_bytes(self) -> int:
@@ -122,13 +134,6 @@ class StudyRecord:
         """Attempts of which the log has no end, with their trials: what runs, or ran when a driver was lost."""
         last = [(trial, trial.attempt) for trial in self.trials]
         return [(trial, attempt) for trial, attempt in last if attempt is not None and attempt.outcome is None]
-
-    @property
-    def errors_at_start(self) -> set[str]:
-        """``Outcome.error`` of every crash before a first step."""
-        attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]
-        ends = [attempt.outcome for attempt in attempts if attempt.outcome is not None]
-        return {end.error for end in ends if end.kind is Kind.CRASHED and end.error is not None}
 
     @property
     def blamed_on_machine(self) -> list[int]:
@@ -269,8 +274,13 @@ class StudyRecord:
         if attempt.outcome is not None:
             return  # a driver that was interrupted while it wrote the end may have written another: the first is true
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
+        end = attempt.outcome
+        if end.kind is Kind.CRASHED and end.error is not None and not attempt.made_progress:
+            self.errors_at_start.add(end.error)
         # Logs of the first version do not say: nothing was run again then.
         attempt.final = event.get("final", True)
+        if attempt.final:
+            self.ends.append(trial.number)
         attempt.size_reserve = event.get("size_reserve", 0.0)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,12 @@ from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import take_over
-from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
-from golfray.sweep.size_foresight import SizeForesight
+from golfray.sweep.retry import DRIVER_LOST, JUDGED_ENDS, is_judged, runs_again, why_hopeless
+from golfray.sweep.size_estimate import SizeModel
+from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
+from golfray.sweep.transitions import Stage, next_stage
 from golfray.sweep.trial_record import TrialRecord
 from golfray.sweep.unbroken import Unbroken
 
@@ -42,7 +45,9 @@ class Study:
     ``bytes_code`` is the size of the packed script of this recipe. ``uniform_bpb`` is the score, in bits per byte, of
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
     the dictionary of that name in ``study_started``; ``tracking_uri`` is where MLflow is, None for the study's own
-    file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes.
+    file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes, ``now`` unix
+    seconds for the log. ``simulation`` is None unless nothing of this is real: then the log says so and does not wait
+    for the disk, since all of it can be simulated again. ``sizes`` foresees them (None: those of real models).
 
     The caller owns the executor and closes it.
     """
@@ -59,6 +64,9 @@ class Study:
         observers: Sequence[Observer] = (),
         tracking_uri: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        simulation: Mapping[str, Any] | None = None,
+        sizes: SizeModel | None = None,
     ) -> None:
         self.folder = folder
         self.record = StudyRecord()
@@ -72,15 +80,19 @@ class Study:
         self._observers = list(observers)
         self._tracking_uri = tracking_uri
         self._clock = clock
+        self._now = now
+        self._simulation = None if simulation is None else dict(simulation)
         self._cap_bytes = space.base.config.cap_bytes
         self._unbroken = Unbroken()
-        self._foresight = SizeForesight(space.fit_probability, bytes_code)
+        self._foresight = SizeForesight(space.fit_probability, bytes_code, sizes or TrainedSizes())
         self._journal: Journal
         self._agenda: Agenda
         self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
+        self._stages: dict[str, Stage] = {}
         self._running: set[str] = set()
-        self._ends: list[Outcome] = []
+        # Only those that decide whether to go on: a study may have thousands.
+        self._ends: deque[Outcome] = deque(maxlen=JUDGED_ENDS)
         self._end_reason: str | None = None
         self._cancelling = False
 
@@ -130,10 +142,11 @@ class Study:
 
     def running_words(self) -> str:
         """What runs and how long it may still take, for a person who waits for it."""
-        return running_words(self.record, time.time())
+        return running_words(self.record, self._now())
 
     def _conduct(self, changes: Sequence[str] | None, plan: Sequence[Confirmation] | None = None) -> StudyRecord:
-        with Journal(self.folder / LOG_NAME, self._observers, self._unbroken) as self._journal:
+        log, real = self.folder / LOG_NAME, self._simulation is None
+        with Journal(log, self._observers, self._unbroken, now=self._now, synced=real) as self._journal:
             self.record = self._journal.record
             self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
@@ -207,6 +220,7 @@ class Study:
             raise StudyFolderError(f"{folder}: cannot be made: {error.strerror}") from error
         job_id = job_name(self._space.name, trial.number, attempt)
         self._jobs[job_id] = (trial.number, attempt)
+        self._stages[job_id] = Stage.SUBMITTED
         self._journal.write(
             "attempt_submitted", trial=trial.number, attempt=attempt, job_id=job_id, folder=relative.as_posix()
         )
@@ -227,8 +241,7 @@ class Study:
             number += 1
 
     def _handle(self, event: JobEvent) -> None:
-        if event.job_id not in self._jobs:
-            raise RuntimeError(f"the executor reports a job that was never submitted: {event}")
+        self._stages[event.job_id] = next_stage(self._stages.get(event.job_id), event)
         number, attempt = self._jobs[event.job_id]
         where = {"trial": number, "attempt": attempt, "job_id": event.job_id}
         match event:
@@ -239,8 +252,6 @@ class Study:
             case Progress():
                 self._journal.write("progress", **where, step=event.step, metrics=event.metrics)
             case Finished():
-                if event.job_id not in self._running:
-                    raise RuntimeError(f"the executor reports the end of a job twice: {event}")
                 self._finish(self.record.trials[number], where, event.outcome.held_to(self._cap_bytes))
 
     def _finish(self, trial: TrialRecord, where: Mapping[str, Any], outcome: Outcome) -> None:
@@ -259,7 +270,8 @@ class Study:
             self._agenda.run_again(trial)
         else:
             self._agenda.tell(trial)
-        self._ends.append(outcome)
+        if is_judged(outcome):
+            self._ends.append(outcome)
         hopeless = why_hopeless(self._ends)
         if hopeless is not None:
             self._give_up(hopeless)
@@ -287,6 +299,7 @@ class Study:
             "bytes_code": self._bytes_code,
             "slots": self._executor.slots,
             "describe": self._executor.describe(),
+            "simulation": self._simulation,
             "data": self._data,
             "uniform_bpb": self._uniform_bpb,
             "limits": dataclasses.asdict(space.limits),
