@@ -21,6 +21,7 @@ from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.retry import CRASHES_A_TRIAL, DRIVER_LOST, PREEMPTIONS_A_TRIAL
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED
 from golfray.sweep.sim.law import LAPTOP
+from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
@@ -122,6 +123,8 @@ class Transitions(RuleBasedStateMachine):
             bytes_code=BYTES_CODE,
             uniform_bpb=UNIFORM_BPB,
             data=DATA,
+            # So that the log does not wait for the disk; nothing here loses power.
+            simulation=Simulation(scale="laptop").to_record(),
             sizes=SimulatedSizes(LAPTOP),
         )
         self.thread = threading.Thread(target=self._run, args=(resume,))
@@ -304,7 +307,7 @@ TestTransitions.settings = settings(max_examples=5, stateful_step_count=20, dead
 class TestManyTransitions(Transitions.TestCase):
     """The same, for longer."""
 
-    settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+    settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 TestManyTransitions = pytest.mark.slow(TestManyTransitions)

@@ -18,7 +18,7 @@ from tests.sweep.sim.conftest import SPACE
 
 # Configurations that crash whenever they are tried, rates that diverge and preempted attempts, besides what is over the
 # cap. An attempt that crashes by chance would not do: after a kill it is another attempt, and has other luck.
-ROUGH = {"scale": "laptop", "broken": 0.15, "preempt": 0.1, "diverge_ratio": 3.0}
+ROUGH = {"scale": "laptop", "broken": 0.25, "preempt": 0.1, "diverge_ratio": 3.0}
 
 # Before a record is written, in the middle of it, and before anybody is told of it.
 MOMENTS = ("before", "half", "after")
@@ -67,7 +67,7 @@ def die(build: Callable[[], Study], *, resume: bool, seq: int, moment: str) -> N
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("sampler", "lanes", "all_kills"), [("random", 1, 70), ("random", 3, 70), ("tpe", 1, 60)])
 def test_a_killed_study_that_is_resumed_ends_as_it_would_have(
     simulated, tmp_path: Path, sampler, lanes, all_kills, kills

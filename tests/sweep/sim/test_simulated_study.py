@@ -9,7 +9,9 @@ from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
 from golfray.sweep.past_studies import recorded_costs
 from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.sim.law import LAPTOP
 from golfray.sweep.sim.simulation import Simulation
+from golfray.sweep.sim.sizes import SimulatedSizes
 from golfray.sweep.space_diff import allowed_changes, changes_since
 from tests.sweep.conftest import BYTES_CODE, DATA
 from tests.sweep.sim.conftest import SPACE, START
@@ -17,12 +19,18 @@ from tests.sweep.small_studies import what_came_of
 
 MACHINE = Simulation(scale="laptop", lanes=2)
 
+# With one attempt at a time, whatever a size is foreseen from has ended before, with or without an interruption.
+ALONE = Simulation(scale="laptop", lanes=1)
+
 
 def test_a_study_runs_as_any_other_and_its_log_is_in_simulated_time(simulated):
     study = simulated(MACHINE)
     record = study.run()
     assert record.complete
-    assert len(record.trials) == 11
+    # What is refused for its size takes no time and no budget.
+    ran = [trial for trial in record.trials if not trial.too_large]
+    assert len(ran) == 11
+    assert len(record.trials) > 11
     assert best_feasible(record) is not None
     assert {trial.outcome.kind for trial in record.trials} >= {Kind.SCORED, Kind.INFEASIBLE}
     times = [event["time"] for event in read_events(study.folder / LOG_NAME)]
@@ -30,7 +38,7 @@ def test_a_study_runs_as_any_other_and_its_log_is_in_simulated_time(simulated):
     assert times == sorted(times)
     # Eleven trials of about 16 s, two at a time.
     assert 60 < record.driven_seconds < 130
-    for trial in record.trials:
+    for trial in ran:
         lasted = trial.attempt.ended - trial.attempt.started
         assert lasted == pytest.approx(sum(trial.outcome.phases.values()))
 
@@ -39,15 +47,16 @@ def test_a_budget_in_minutes_is_spent_in_simulated_ones(simulated):
     record = simulated(MACHINE, SPACE.replace("{trials: 10}", "{minutes: 3}")).run()
     assert record.end_reason == "budget spent: 3 minutes"
     assert 180 <= record.driven_seconds < 200
-    assert all(trial.attempt.submitted < START + 180 for trial in record.trials)
+    assert all(trial.attempt.submitted < START + 180 for trial in record.trials if not trial.too_large)
 
 
 def test_crashes_preemptions_and_hangs_are_run_again_as_ever(simulated):
     record = simulated(Simulation(scale="laptop", lanes=2, crash=0.1, preempt=0.2, hang=0.05)).run()
-    attempts = [attempt for trial in record.trials for attempt in trial.attempts]
+    ran = [trial for trial in record.trials if not trial.too_large]
+    attempts = [attempt for trial in ran for attempt in trial.attempts]
     kinds = {attempt.outcome.kind for attempt in attempts}
     assert kinds >= {Kind.CRASHED, Kind.PREEMPTED, Kind.SCORED}
-    assert len(attempts) > len(record.trials)
+    assert len(attempts) > len(ran)
 
 
 def test_the_same_seed_is_the_same_study(simulated, tmp_path):
@@ -60,10 +69,10 @@ def test_the_same_seed_is_the_same_study(simulated, tmp_path):
 def test_a_simulated_study_is_never_compared_with_a_real_one(simulated, make_in, synthetic, tmp_path):
     text = SPACE.replace("name: played", "name: other")
     record = simulated(MACHINE).run()
-    real = make_in(text, synthetic(), folder=tmp_path / "studies" / "other").run()
+    real = make_in(text, synthetic(), folder=tmp_path / "studies" / "other", sizes=SimulatedSizes(LAPTOP)).run()
     assert record.simulation == MACHINE.to_record()
     assert real.simulation is None
-    assert {record.fidelity_of(trial) for trial in record.trials} == {record.fidelity}
+    assert {record.fidelity_of(trial) for trial in record.trials if not trial.too_large} == {record.fidelity}
     assert json.loads(record.fidelity)["device"] == "simulated"
     assert json.loads(real.fidelity)["device"] != "simulated"
 
@@ -107,13 +116,13 @@ def test_a_study_that_was_left_goes_on_in_its_own_time(simulated, watcher_class)
         if event["event"] == "progress" and event["trial"] == 4:
             raise KeyboardInterrupt
 
-    whole = what_came_of(simulated(MACHINE, folder=None).run())
-    study = simulated(MACHINE)
+    whole = what_came_of(simulated(ALONE, folder=None).run())
+    study = simulated(ALONE)
     (study.folder / LOG_NAME).unlink()
-    study = simulated(MACHINE, observers=[watcher_class(act=leave)])
+    study = simulated(ALONE, observers=[watcher_class(act=leave)])
     with pytest.raises(KeyboardInterrupt):
         study.run()
-    resumed = simulated(MACHINE, start=study.record.last_event).resume()
+    resumed = simulated(ALONE, start=study.record.last_event).resume()
     assert what_came_of(resumed) == whole
-    assert resumed.simulation == MACHINE.to_record()
+    assert resumed.simulation == ALONE.to_record()
     assert StudyRecord.load(study.folder).generation == 2
