@@ -116,6 +116,7 @@ class Transitions(RuleBasedStateMachine):
         self.puppet = Puppet()
         self.stages: dict[str, Stage] = {}
         self.error: BaseException | None = None
+        self.stopping = False
         self.study = Study(
             self.space,
             self.puppet,
@@ -172,22 +173,33 @@ class Transitions(RuleBasedStateMachine):
     @precondition(lambda self: self.alive and self.jobs(Stage.STARTED))
     @rule(pick=st.randoms(use_true_random=False), kind=st.sampled_from(Kind))
     def end(self, pick, kind):
-        self._end(pick.choice(self.jobs(Stage.STARTED)), kind)
+        self.finish(pick.choice(self.jobs(Stage.STARTED)), kind)
 
     @precondition(lambda self: self.alive and self.jobs(Stage.SUBMITTED))
     @rule(pick=st.randoms(use_true_random=False), kind=st.sampled_from(FAILURES))
     def end_before_it_started(self, pick, kind):
-        self._end(pick.choice(self.jobs(Stage.SUBMITTED)), kind)
+        self.finish(pick.choice(self.jobs(Stage.SUBMITTED)), kind)
 
-    def _end(self, job_id: str, kind: Kind) -> None:
+    def finish(self, job_id: str, kind: Kind) -> None:
         self.ends += 1
+        name, _ = job_id.rsplit("-", 1)
+        before = collections.Counter(kind for job, kind in self.kinds.items() if job.startswith(f"{name}-"))
+        again = {
+            Kind.CRASHED: before[Kind.CRASHED] < CRASHES_A_TRIAL,
+            Kind.PREEMPTED: before[Kind.PREEMPTED] < PREEMPTIONS_A_TRIAL,
+            Kind.CANCELLED: self.stopping,
+        }.get(kind, False)
         self.kinds[job_id] = kind
         self.happen(Finished(job_id, outcome_of(kind, self.ends)))
+        (attempt,) = [a for t in self.study.record.trials for a in t.attempts if a.job_id == job_id]
+        assert attempt.outcome.kind is kind
+        assert attempt.final is not again
 
     @precondition(lambda self: self.alive)
     @rule(firmly=st.booleans())
     def interrupt(self, firmly):
         (self.study.stop if firmly else self.study.drain)("interrupted")
+        self.stopping = self.stopping or firmly
         self.tell([])
         if firmly and self.alive:
             assert self.puppet.asked_to_end >= set(self.jobs(Stage.SUBMITTED, Stage.STARTED))
@@ -311,6 +323,27 @@ class TestManyTransitions(Transitions.TestCase):
 
 
 TestManyTransitions = pytest.mark.slow(TestManyTransitions)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_trial_that_ends_so_again_and_again(kind):
+    machine = Transitions()
+    try:
+        for _ in range(3):
+            waiting = [job_id for job_id in machine.jobs(Stage.SUBMITTED) if job_id.startswith("one-0000-")]
+            if not waiting:
+                break
+            machine.happen(Started(waiting[0], "lane"))
+            machine.happen(Progress(waiting[0], 1, {"train/loss": 5.0}))
+            machine.finish(waiting[0], kind)
+            machine.the_log_has_only_what_may_follow()
+            machine.a_trial_has_one_end_and_as_many_attempts_as_it_may()
+            machine.the_sampler_heard_what_the_table_says()
+            machine.only_a_score_within_the_cap_is_best()
+        expected = {Kind.CRASHED: 1 + CRASHES_A_TRIAL, Kind.PREEMPTED: 4}.get(kind, 1)
+        assert len(machine.study.record.trials[0].attempts) == expected
+    finally:
+        machine.teardown()
 
 
 @pytest.mark.parametrize("stage", [*Stage, None])
