@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.executor import Holding
+    from golfray.sweep.paid_work import paid_work
     from golfray.sweep.past_studies import recorded_study
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
@@ -44,7 +46,8 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
     lanes = plan_lanes(local_resources(), config.workers, config.runtime.device, new_study.most_lanes)
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
-    disk = disk_of(space, new_study, store)
+    holding = Holding(nodes=1, gpus=lanes.gpus)
+    disk = disk_of(space, paid_work(new_study, StudyRecord(), space, price, holding, time.time()), store)
     code = bytes_code(config.to_run_settings(0))
     earlier = recorded_study(study_folder.parent, work, lanes.slots)
     record = None if earlier is None else earlier[1]
@@ -55,7 +58,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
         disk,
         lanes=lanes.slots,
         bytes_code=code,
-        holding=Holding(nodes=1, gpus=lanes.gpus),
+        holding=holding,
         price=price,
         earlier=record,
     )

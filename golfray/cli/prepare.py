@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from golfray.sweep.agenda import WorkLeft
     from golfray.sweep.budget import Price
     from golfray.sweep.disk_room import StudyDisk
-    from golfray.sweep.executor import Holding
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
@@ -110,6 +109,7 @@ def prepare(
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
     from golfray.sweep.executor import Holding
+    from golfray.sweep.paid_work import paid_work
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
@@ -135,7 +135,7 @@ def prepare(
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record(), price=price)
         changes = allowed_changes(found, folder, allow=allow)
-    left = paid_left(
+    left = paid_work(
         (left_of or work_left)(space, record),
         record,
         space,
@@ -156,36 +156,6 @@ def prepare(
         if warning is not None:
             output.result(warning)
     return Prepared(space, corpus, store, size, price, record, past, changes, left)
-
-
-def paid_left(
-    left: WorkLeft,
-    record: StudyRecord,
-    space: Space,
-    price: Price | None,
-    holding: Holding,
-    now: float,
-    *,
-    confirms: bool = False,
-) -> WorkLeft:
-    """``left``, with nothing in it where a study that came to its end has not the money for one attempt more.
-
-    ``holding``: what its driver will hold. Raises ``BudgetTooSmall`` where any other study has not: that is said before
-    anything starts.
-    """
-    from golfray.sweep.budget import BudgetTooSmall, allowance, booked, check_first
-
-    budget, settings = space.budget, dataclasses.asdict(space.base.config.to_run_settings(0))
-    allowed = allowance(
-        budget, space.limits, settings, booked(record), holding, price, held_since=now, slots=holding.nodes
-    )
-    try:
-        check_first(allowed, settings, now, confirms=confirms)
-    except BudgetTooSmall:
-        if confirms or not record.complete:
-            raise
-        return dataclasses.replace(left, paid=False)
-    return left
 
 
 def study_price(space: Space, going_on: StudyRecord | None, usd_per_hour: float | None) -> Price | None:

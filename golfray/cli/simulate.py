@@ -68,11 +68,12 @@ def _drive(
 ) -> int:
     from golfray.cli.interrupts import Interrupts
     from golfray.cli.observers import study_observers
-    from golfray.cli.prepare import paid_left, study_price
+    from golfray.cli.prepare import study_price
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
     from golfray.sweep.events import LOG_NAME, read_events
+    from golfray.sweep.paid_work import paid_work
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.sim.clock import FakeClock
     from golfray.sweep.sim.executor import SimulatedExecutor
@@ -104,7 +105,7 @@ def _drive(
     executor = SimulatedExecutor(
         simulation, clock, workers=config.workers, limits=space.limits, knobs=[knob.path for knob in space.knobs]
     )
-    left = paid_left(work_left(space, record), record, space, price, executor.holding, clock.now())
+    left = paid_work(work_left(space, record), record, space, price, executor.holding, clock.now())
     if left.nothing:
         output.say(f"nothing is left to run: {record.end_reason}; a larger budget would go on")
         return show_end(record, folder, output, None)
