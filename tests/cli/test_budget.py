@@ -107,3 +107,16 @@ def test_a_priced_study_says_what_it_has_cost_and_keeps_its_price(golfray):
     refused = golfray.run("tune", dearer.name, "--resume", "dollars", "--executor=sim", "--usd-per-hour=7.2")
     assert refused.code == 2
     assert "usd_per_hour: 3.6 -> 7.2" in refused.err
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_what_a_study_would_cost(golfray, write_space):
+    limits = {"start": 10, "data": 10, "compile": 30, "train": 30, "validate": 10, "export": 10, "score": 10}
+    space = write_space(golfray.folder / "planned.yaml", budget={"usd": 0.4}, limits=limits)
+    ended = golfray.run("tune", space.name, "--dry-run", "--json", "--usd-per-hour=3.6")
+    assert ended.code == 0, ended
+    document = json.loads(ended.out)
+    assert document["usd_per_hour"] == 3.6
+    assert document["trials"]["limited_by_time"]
+    assert 0 < document["forecast"]["p50_usd"] <= document["forecast"]["p90_usd"] <= 0.4
+    assert golfray.run("tune", space.name, "--dry-run", "--usd-per-hour=36").code == 3
