@@ -188,7 +188,8 @@ class Transitions(RuleBasedStateMachine):
         again = {
             Kind.CRASHED: before[Kind.CRASHED] < CRASHES_A_TRIAL,
             Kind.PREEMPTED: before[Kind.PREEMPTED] < PREEMPTIONS_A_TRIAL,
-            Kind.CANCELLED: self.stopping,
+            # Whoever gives up ends what runs, as a person does who stops it.
+            Kind.CANCELLED: self.stopping or self.study.hopeless,
         }.get(kind, False)
         self.kinds[job_id] = kind
         self.happen(Finished(job_id, outcome_of(kind, self.ends)))
