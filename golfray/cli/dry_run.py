@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from golfray.cli.output import Output
     from golfray.cluster.preflight import LanePlan
+    from golfray.sweep.budget import Price
     from golfray.sweep.costs import Costs, Work
     from golfray.sweep.plan import CorpusFacts
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
 
 
-def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> None:
+def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None, output: Output) -> None:
     """Say the plan of a study of ``space`` in ``study_folder``, and what of it could not be kept here.
 
-    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or
-    ``TrackingError`` where the study itself would be refused.
+    ``price``: what a node costs, None where nobody said. Raises ``BudgetTooSmall``, ``EnvironmentProblem``,
+    ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or ``TrackingError`` where the study itself would be refused.
     """
     from golfray.cli.prepare import disk_of
     from golfray.cli.wiring import check_codecs
@@ -30,6 +32,8 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.agenda import work_left
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
+    from golfray.sweep.executor import Holding
+    from golfray.sweep.paid_work import paid_work
     from golfray.sweep.past_studies import recorded_study
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
@@ -42,11 +46,22 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     lanes = plan_lanes(local_resources(), config.workers, config.runtime.device, new_study.most_lanes)
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
-    disk = disk_of(space, new_study, store)
+    holding = Holding(nodes=1, gpus=lanes.gpus)
+    disk = disk_of(space, paid_work(new_study, StudyRecord(), space, price, holding, time.time()), store)
     code = bytes_code(config.to_run_settings(0))
     earlier = recorded_study(study_folder.parent, work, lanes.slots)
     record = None if earlier is None else earlier[1]
-    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code, earlier=record)
+    plan = plan_study(
+        space,
+        corpus,
+        costs,
+        disk,
+        lanes=lanes.slots,
+        bytes_code=code,
+        holding=holding,
+        price=price,
+        earlier=record,
+    )
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,

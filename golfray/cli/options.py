@@ -19,6 +19,13 @@ def complete_trial(typed: str) -> list[str]:
     return trial_names(typed)
 
 
+def complete_scores(typed: str) -> list[str]:
+    """One side of a claim for the shell: trials, published rows, files of scores."""
+    from golfray.report.scores_lookup import scores_names
+
+    return scores_names(typed)
+
+
 PRESET = typer.Option("parameter-golf", help="Named full configuration to start from.")
 SCALE = typer.Option("auto", help="full, laptop, or auto: laptop where there is no GPU.")
 SETS = typer.Option([], "--set", metavar="PATH=VALUE", help="Override one setting, such as optimizer.matrix_lr=0.02.")
@@ -29,6 +36,12 @@ TRACKING_URI = typer.Option(
     help="MLflow server (http://HOST:PORT) or file (sqlite:///PATH); default: where the study was tracked before, else "
     "mlflow.db in its folder. "
     "A server's user and password belong into the environment, as MLFLOW_TRACKING_USERNAME and _PASSWORD.",
+)
+USD_PER_HOUR = typer.Option(
+    None,
+    "--usd-per-hour",
+    metavar="USD",
+    help="What one node costs an hour, where budget.instance names none of clusters/prices.yaml (docs/budget.md).",
 )
 STUDY_ARGUMENT = typer.Argument(
     None,

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
     from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.budget import Price
     from golfray.sweep.disk_room import StudyDisk
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
@@ -34,6 +38,7 @@ class Prepared:
     corpus: Corpus
     store: Store
     bytes_code: int
+    price: Price | None
     record: StudyRecord
     past: list[dict[str, Any]]
     changes: list[str]
@@ -45,13 +50,19 @@ class Prepared:
         return bool(self.past)
 
 
-def read_space(space_file: Path, sets: list[str]) -> Space:
-    """The space of a file, ``--set`` over it."""
+def read_space(space_file: Path, sets: list[str], *, simulated: bool = False) -> Space:
+    """The space of a file, ``--set`` over it. A simulated machine has GPUs, so that ``scale: auto`` is full there."""
     from golfray.cli.wiring import has_gpu
     from golfray.config.resolve import Layer
     from golfray.sweep.space import load_space
 
-    return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    if not simulated:
+        return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    space = load_space(space_file, has_gpu=True, layers=[Layer.from_sets(sets)])
+    origins = dict(space.base.origins)
+    if origins["scale"].startswith("auto"):
+        origins["scale"] = "auto: a simulated machine has GPUs"
+    return dataclasses.replace(space, base=dataclasses.replace(space.base, origins=origins))
 
 
 def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
@@ -76,20 +87,29 @@ def prepare(
     sets: list[str],
     allow: bool,
     output: Output,
+    usd_per_hour: float | None = None,
+    left_of: Callable[[Space, StudyRecord], WorkLeft] | None = None,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. Raises, with
-    an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
-    is too small, a store that cannot be written.
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has.
+    ``usd_per_hour``: a node's price; None leaves it to the space, or to the log where its space goes on. ``left_of``
+    says what is to be run, by default all that the budget leaves. Raises, with an exit code, what would end the study
+    later: changes nobody allowed, data that are not there, a budget or disk that is too small, a store that cannot be
+    written.
     """
+    import torch
+
     from golfray.cli.wiring import check_codecs, passes_lines
+    from golfray.config.errors import ConfigError
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
+    from golfray.sweep.executor import Holding
+    from golfray.sweep.paid_work import paid_work
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
@@ -98,16 +118,32 @@ def prepare(
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
+    if record.simulation is not None:
+        raise ConfigError(
+            f"is a simulated study, which no trained trial may join; `golfray tune --resume {shlex.quote(str(folder))} "
+            "--executor sim` goes on with it",
+            file=str(folder),
+        )
+    goes_on = opened is None
     if opened is None:
         layers = [*_demo_built_again(record), Layer.from_sets(sets)]
         opened = on_its_corpus(space_of(record, str(log), layers))
     space, corpus = opened
     check_codecs(space)
     size, changes = bytes_code(space.base.config.to_run_settings(0)), []
+    price = study_price(space, None if not goes_on else record, usd_per_hour)
     if past:
-        found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
+        found = changes_since(record, space, bytes_code=size, data=corpus.to_record(), price=price)
         changes = allowed_changes(found, folder, allow=allow)
-    left = work_left(space, record)
+    left = paid_work(
+        (left_of or work_left)(space, record),
+        record,
+        space,
+        price,
+        Holding(nodes=1, gpus=torch.cuda.device_count()),
+        time.time(),
+        confirms=left_of is not None,
+    )
     config = space.base.config
     output.say(*space.describe())
     output.detail(*space.describe_knobs())
@@ -119,7 +155,16 @@ def prepare(
         warning = store.check()
         if warning is not None:
             output.result(warning)
-    return Prepared(space, corpus, store, size, record, past, changes, left)
+    return Prepared(space, corpus, store, size, price, record, past, changes, left)
+
+
+def study_price(space: Space, going_on: StudyRecord | None, usd_per_hour: float | None) -> Price | None:
+    """What a node costs: as the option says, or the space; ``going_on``: the study whose own space and price it is."""
+    from golfray.sweep.budget import Price
+    from golfray.sweep.prices import price_of
+
+    known = None if going_on is None else Price.of(going_on)
+    return known if known is not None and usd_per_hour is None else price_of(space.budget, usd_per_hour, Path())
 
 
 def _demo_built_again(record: StudyRecord) -> list[Layer]:

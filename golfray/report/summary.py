@@ -15,6 +15,7 @@ from rich.text import Text
 from golfray.config.errors import ConfigError
 from golfray.config.positions import parse_value
 from golfray.config.sizes import count_text
+from golfray.report.cost import cost_line
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -31,7 +32,7 @@ from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
-from golfray.sweep.trial_record import REPLICATE, TrialRecord
+from golfray.sweep.trial_record import TrialRecord
 
 # Refused points that are named; of more the first ones and the last.
 _MOST_NAMES = 6
@@ -55,6 +56,9 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
     ]
     for part in parts:
         _print(console, *part, *apart)
+    cost = cost_line(record)
+    if cost is not None:
+        _print(console, line(cost), *apart)
     for command in _next_commands(record, folder, said):
         # In one piece on a terminal too, where it is copied from.
         console.print(command, soft_wrap=True)
@@ -110,8 +114,8 @@ def knobs_table(record: StudyRecord, width: int) -> Table:
     """A row a knob, a column a trial, as many trials from the top of the ranking as ``width`` columns hold."""
     best = best_feasible(record)
     paths = knob_paths(record)
-    # A replicate has the knobs of the trial that it repeats.
-    trials = [trial for trial in ranked_trials(record) if trial.role != REPLICATE]
+    # A repetition has the knobs of the trial that it repeats.
+    trials = [trial for trial in ranked_trials(record) if not trial.repeats]
     cells = {trial.number: [value_text(knob_value(trial, path)) for path in paths] for trial in trials}
     room = width - max((len(path) for path in paths), default=0) - 1
     table = _plain_table()

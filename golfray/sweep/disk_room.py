@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golfray.config.sizes import size_text
-from golfray.core.container import scale_shape
 from golfray.core.settings import ModelSettings, RunSettings
 from golfray.sweep.knobs import Choice
-from golfray.sweep.size import named_shapes
-from golfray.sweep.size_formula import rule_for
 from golfray.sweep.space import Space
 
 if TYPE_CHECKING:
@@ -184,6 +181,10 @@ def _artifact_bytes(settings: RunSettings) -> int:
     if settings.export.search is not None:
         # The most that a search tries: a table of 16 bits.
         return size + 2 * parameters
+    from golfray.core.container import scale_shape
+    from golfray.sweep.size import named_shapes
+    from golfray.sweep.size_formula import rule_for
+
     for name, shape in named_shapes(settings.model).items():
         rule = rule_for(name, shape, settings.export)
         elements = math.prod(shape)
@@ -194,7 +195,10 @@ def _artifact_bytes(settings: RunSettings) -> int:
 @functools.cache
 def _counts(model: ModelSettings) -> tuple[int, int]:
     """Parameters and tensors of a model; it takes a second to build a large one."""
-    shapes = named_shapes(model).values()
+    # It takes torch, which whoever only asks for room on a disk can do without.
+    from golfray.sweep.size import parameter_shapes
+
+    shapes = parameter_shapes(model)
     return sum(map(math.prod, shapes)), len(shapes)
 
 

@@ -15,14 +15,16 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import REPLICATE, AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
 class Generation:
     """The time of one driver: the first has number 1, each that resumed the study one more. Times in unix seconds.
 
-    ``changes`` are the lines that say how the study is not any more what the driver before worked on.
+    ``changes`` are the lines that say how the study is not any more what the driver before worked on. ``held_since``:
+    when its command began, and with it what is booked: ``nodes`` with ``gpus`` in all, each node at ``usd_per_hour``,
+    None where no price was known.
     """
 
     number: int
@@ -30,6 +32,10 @@ class Generation:
     started: float
     last_event: float
     changes: list[str]
+    held_since: float
+    nodes: int = 1
+    gpus: int = 0
+    usd_per_hour: float | None = None
 
 
 class StudyRecord:
@@ -48,6 +54,10 @@ class StudyRecord:
         self.hopeless = False
         self.started: float | None = None
         self.last_event: float | None = None
+        # Numbers of trials in the order in which they ended for good; one that was reopened since ends twice.
+        self.ends: list[int] = []
+        # ``Outcome.error`` of every crash before a first step.
+        self.errors_at_start: set[str] = set()
         # What the settings of the last driver's trials have in common, as dotted paths.
         self._setting_paths: set[str] = set()
 
@@ -75,6 +85,14 @@ class StudyRecord:
     def name(self) -> str:
         """The study's name."""
         return str(self.header["study"])
+
+    @property
+    def simulation(self) -> dict[str, Any] | None:
+        """What the study was simulated with (:class:`golfray.sweep.sim.simulation.Simulation`); None where it is real.
+
+        Nothing that a simulated study says is evidence of anything.
+        """
+        return self.header.get("simulation")
 
     @property
     def cap_bytes(self) -> int:
@@ -124,13 +142,6 @@ class StudyRecord:
         return [(trial, attempt) for trial, attempt in last if attempt is not None and attempt.outcome is None]
 
     @property
-    def errors_at_start(self) -> set[str]:
-        """``Outcome.error`` of every crash before a first step."""
-        attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]
-        ends = [attempt.outcome for attempt in attempts if attempt.outcome is not None]
-        return {end.error for end in ends if end.kind is Kind.CRASHED and end.error is not None}
-
-    @property
     def blamed_on_machine(self) -> list[int]:
         """Trials whose crashes made the last driver give up; they prove nothing, so a resumed study runs them again."""
         last = [(trial, trial.attempt) for trial in self.trials if not trial.is_refused and self.hopeless]
@@ -162,14 +173,14 @@ class StudyRecord:
 
     @property
     def candidates(self) -> list[TrialRecord]:
-        """Trials that may be best: scored, of the study's fidelity, within the cap, and no replicate.
+        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of one.
 
         The bytes are compared again here: a wrong label elsewhere must not make an over-cap trial a winner.
         """
         return [
             trial
             for trial in self.trials
-            if trial.role != REPLICATE
+            if not trial.repeats
             and trial.outcome is not None
             and trial.outcome.kind is Kind.SCORED
             and trial.bpb is not None
@@ -206,7 +217,21 @@ class StudyRecord:
         number = event.get("generation", 1)
         space = self.header.get("space", {})
         self._setting_paths = {*space.get("knobs", {}), *space.get("implied", {})}
-        self.generations.append(Generation(number, event.get("host"), event["time"], event["time"], changes))
+        # Logs of earlier versions say nothing of what was held, or since when.
+        holding, price, since = (event.get(name) for name in ("holding", "price", "held_since"))
+        self.generations.append(
+            Generation(
+                number,
+                event.get("host"),
+                started=event["time"],
+                last_event=event["time"],
+                changes=changes,
+                held_since=event["time"] if since is None else since,
+                nodes=1 if holding is None else holding["nodes"],
+                gpus=0 if holding is None else holding["gpus"],
+                usd_per_hour=None if price is None else price["usd_per_hour"],
+            )
+        )
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):
@@ -269,8 +294,13 @@ class StudyRecord:
         if attempt.outcome is not None:
             return  # a driver that was interrupted while it wrote the end may have written another: the first is true
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
+        end = attempt.outcome
+        if end.kind is Kind.CRASHED and end.error is not None and not attempt.made_progress:
+            self.errors_at_start.add(end.error)
         # Logs of the first version do not say: nothing was run again then.
         attempt.final = event.get("final", True)
+        if attempt.final:
+            self.ends.append(trial.number)
         attempt.size_reserve = event.get("size_reserve", 0.0)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
@@ -300,7 +330,7 @@ def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
 def best_feasible(record: StudyRecord) -> TrialRecord | None:
     """The trial with the lowest round-trip bits per byte among ``record.candidates``; the earlier one on a tie.
 
-    A trial stands for itself on its own seed: its replicates never make it, or themselves, best by luck. None where
+    A trial stands for itself on its own seed: its repetitions never make it, or themselves, best by luck. None where
     nothing fits.
     """
     return min(record.candidates, key=lambda trial: (trial.bpb, trial.number), default=None)

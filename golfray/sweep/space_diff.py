@@ -14,6 +14,7 @@ from typing import Any
 
 import golfray
 from golfray.config.errors import ConfigError, shown
+from golfray.sweep.budget import Price
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_record import knob_of
@@ -22,13 +23,14 @@ from golfray.sweep.trial_record import PRESET
 ALLOW = "--allow-changes"
 
 # What decides which study this is, or what its scores mean.
-_NEVER = ("name", "preset", "scale", "workers", "cap_bytes", "seed", "fixed", "data", "config")
+_NEVER = ("simulation", "name", "preset", "scale", "workers", "cap_bytes", "seed", "fixed", "data", "config")
 
 # How the data are called and where they lie is no part of what they are.
 _PLACE_OF_DATA = ("data.name", "data.folder", "data.tokenizer")
 
-# Words for a person; the file that the space was read from; the paths of the data once more, laid over the preset.
-_NOT_COMPARED = ("source", "data.warning", "fixed.data.folder", "fixed.data.tokenizer")
+# Words for a person, and what was found out about the same files; the file that the space was read from; the paths of
+# the data once more, laid over the preset.
+_NOT_COMPARED = ("source", "data.warning", "data.contaminated", "fixed.data.folder", "fixed.data.tokenizer")
 
 # Sections of a trial's settings that are compared by themselves, or that no configuration has.
 _NOT_FROM_PRESET = ("data", "bytes_code", "cap_bytes", "clock_trace")
@@ -57,11 +59,19 @@ class Change:
         return knob_of(path, value).describe() if section == "knobs" and isinstance(value, Mapping) else shown(value)
 
 
-def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: Mapping[str, Any]) -> list[Change]:
+def changes_since(
+    record: StudyRecord,
+    space: Space,
+    *,
+    bytes_code: int,
+    data: Mapping[str, Any],
+    simulation: Mapping[str, Any] | None = None,
+    price: Price | None = None,
+) -> list[Change]:
     """What differs between the study in ``record`` and what would go on now, in a fixed order.
 
-    ``bytes_code`` and ``data``: as :class:`golfray.sweep.study.Study` takes them. What only one of two versions of
-    golfray says of a space or of data is not compared.
+    ``bytes_code``, ``data``, ``simulation`` and ``price``: as :class:`golfray.sweep.study.Study` takes them. What only
+    one of two versions of golfray says of a space or of data is not compared.
     """
     header, config = record.header, space.base.config
     now: dict[str, Any] = {
@@ -70,8 +80,13 @@ def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: M
         "cap_bytes": config.cap_bytes,
         "bytes_code": bytes_code,
         "golfray_version": golfray.__version__,
+        "simulation": simulation,
+        "usd_per_hour": None if price is None else price.usd_per_hour,
     }
-    before = {**header, **header["space"]}
+    priced = Price.of(record)
+    # Logs of earlier versions are all of real studies.
+    before = {"simulation": None, **header, **header["space"]}
+    before["usd_per_hour"] = None if priced is None else priced.usd_per_hour
     before["data"] = {name: value for name, value in header["data"].items() if name in data}
     now["data"] = {name: value for name, value in data.items() if name in before["data"]}
     changes = [

@@ -190,6 +190,9 @@ def test_concurrency_is_said_and_follows_from_the_machine(tuned):
     assert f"\n{slots} trial{'s' if slots > 1 else ''} at once: " in tuned.ended.out
     assert "each worker computes with 1 CPU thread (cpu)" in tuned.ended.out
     assert "; ".join(tuned.header["describe"]) in tuned.ended.out.splitlines()
+    # What is booked: this machine, from the command on.
+    assert tuned.header["holding"]["nodes"] == 1
+    assert tuned.header["held_since"] < tuned.header["time"]
 
 
 def test_nothing_is_left_behind(tuned):

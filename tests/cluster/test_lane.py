@@ -22,6 +22,7 @@ def study(start_lanes):
 
 def test_five_jobs_run_in_order_and_every_rank_gets_the_same(study):
     assert study.executor.slots == 1
+    assert study.executor.holding.nodes == 1
     assert "1 trial at once: 2 CPUs free, one a worker, 2 workers a trial" in study.executor.describe()
     jobs = [study.submit("steps", seed) for seed in range(5)]
     events = study.events_until(Finished, jobs[-1])

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from golfray.core.settings import StopSettings
 from golfray.sweep.agenda import work_left
+from golfray.sweep.budget import BudgetTooSmall, Price, booked
 from golfray.sweep.costs import Costs
 from golfray.sweep.disk_room import study_disk
-from golfray.sweep.plan import POINTS_SHOWN, BudgetTooSmall, CorpusFacts, check_budget, plan_study
+from golfray.sweep.executor import Holding
+from golfray.sweep.paid_work import paid_work
+from golfray.sweep.plan import POINTS_SHOWN, CorpusFacts, check_budget, plan_study
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.size_foresight import SizeForesight
+from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import REPLICATE, SAMPLER
@@ -68,9 +71,21 @@ def space_of(
         return load_space(path, has_gpu=False)
 
 
-def plan_of(space, lanes: int = 1, costs: Costs = COSTS):
-    disk = study_disk(space, work_left(space, StudyRecord()), lanes, own_store=True)
-    return plan_study(space, CORPUS, costs, disk, lanes=lanes, bytes_code=40_000)
+def plan_of(space, lanes: int = 1, costs: Costs = COSTS, price: Price | None = None, earlier=None):
+    holding = Holding(1, 0)
+    left = paid_work(work_left(space, StudyRecord()), StudyRecord(), space, price, holding, 0.0)
+    disk = study_disk(space, left, lanes, own_store=True)
+    return plan_study(
+        space,
+        CORPUS,
+        costs,
+        disk,
+        lanes=lanes,
+        bytes_code=40_000,
+        holding=holding,
+        price=price,
+        earlier=earlier,
+    )
 
 
 def run(space, executor, **kwargs):
@@ -153,6 +168,60 @@ def test_minutes_end_the_asking_where_the_plan_says(synthetic, minutes, lanes, t
     assert plan.disk.trials >= len(record.trials)
 
 
+# At a dollar a second: 90 for closing, 150 for all that a trial of 21 s may take.
+DOLLARS = "limits: {start: 10, data: 10, compile: 10, train: 20, validate: 10, export: 10, score: 20}\n"
+
+
+@pytest.mark.parametrize(("usd", "lanes", "trials"), [(400, 1, 7), (600, 2, 32), (1000, 3, None)])
+def test_dollars_end_the_study_where_the_plan_says(synthetic, usd, lanes, trials) -> None:
+    budget = f"{{usd: {usd}}}" if trials is None else f"{{usd: {usd}, trials: {trials}}}"
+    space, price = space_of(budget, more=DOLLARS), Price(3600.0, "the test")
+    plan = plan_of(space, lanes, price=price)
+    start, ended = 5000.0, [0]
+    now = [start]
+
+    class Clock:
+        def on_event(self, event) -> None:
+            if event["event"] == "attempt_ended":
+                ended[0] += 1
+                now[0] = start + COSTS.lanes_s + COSTS.first_extra_s + -(-ended[0] // lanes) * COSTS.trial_s
+
+        def close(self) -> None:
+            pass
+
+    def clock() -> float:
+        return now[0]
+
+    more = {"clock": clock, "now": clock, "price": price, "held_since": start - COSTS.open_s}
+    record = run(space, synthetic(slots=lanes), observers=[Clock()], **more)
+    assert list(plan.roles) == [trial.role for trial in record.trials]
+    assert record.end_reason.startswith(f"budget spent: {usd} USD hold these nodes")
+    assert plan.time.limited
+    assert plan.forecast.p50_usd <= plan.forecast.p90_usd <= usd
+    assert plan.forecast.p50_usd == pytest.approx(booked(record).usd, abs=1)
+    with pytest.raises(BudgetTooSmall, match="240 USD hold these nodes for 140 s more, and a trial may take 150 s"):
+        plan_of(space_of("{usd: 240}", more=DOLLARS), price=price)
+
+
+def test_a_forecast_knows_what_an_earlier_study_took(synthetic) -> None:
+    space = space_of("{trials: 6}", replicates=1)
+    guessed = plan_of(space).forecast
+    assert guessed.p50_s == pytest.approx(10 + 15 + (7 - 1) + 6 * 21, rel=0.01)
+    assert guessed.p90_usd is None
+    now = [5000.0]
+
+    class Clock:
+        def on_event(self, event) -> None:
+            now[0] += 50.0 * (event["event"] == "attempt_started")
+
+        def close(self) -> None:
+            pass
+
+    record = run(space, synthetic(), observers=[Clock()], now=lambda: now[0])
+    known = plan_of(space, earlier=record).forecast
+    assert (known.known, known.p50_s) == (6, 10 + 15 + (7 - 1) + 6 * 50)
+
+
 def test_time_is_the_sum_of_its_parts() -> None:
     plan = plan_of(space_of("{trials: 6}", replicates=3), lanes=3)
     assert len(plan.roles) == 8
@@ -188,10 +257,10 @@ def test_under_a_search_no_size_is_foreseen_and_no_point_is_refused_for_it() -> 
         assert (point.bytes_total, point.refused, point.too_large) == (None, None, False)
     # Any number of bits would be over this cap; the search itself tells.
     searched = space.base.config.to_run_settings(40_000)
-    assert SizeForesight(0.95, 40_000).fit(searched, StudyRecord()) is None
+    assert SizeForesight(0.95, 40_000, TrainedSizes()).fit(searched, StudyRecord()) is None
     plain = dataclasses.replace(searched, export=dataclasses.replace(searched.export, search=None))
     timeless = dataclasses.replace(plain, stop=StopSettings(steps=20, seconds=None))
-    fit = SizeForesight(0.95, 40_000).fit(timeless, StudyRecord())
+    fit = SizeForesight(0.95, 40_000, TrainedSizes()).fit(timeless, StudyRecord())
     assert fit is not None
     assert fit.is_certain_not_to
 

@@ -241,7 +241,7 @@ def test_mistakes_are_located(space_at, text: str, line: int, message: str) -> N
     [
         ("preset: parameter-golf", "preset: parameter-gulf", 2, "did you mean parameter-golf"),
         ("name: a", "name: a/b", 1, "must be letters"),
-        ("{trials: 4}", "{}", 4, "give trials, minutes, or both"),
+        ("{trials: 4}", "{}", 4, "give one or more of trials, minutes, gpu_hours, usd"),
         ("{trials: 4}", "{trials: 0}", 4, "must be >= 1, got 0"),
         ("{trials: 4}", "{trial: 4}", 4, "did you mean trials?"),
         ("{trials: 4}", "4", 4, "got 4"),
