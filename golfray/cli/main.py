@@ -29,6 +29,7 @@ from golfray.cli.exit_codes import (
     USAGE,
 )
 from golfray.cli.export import export
+from golfray.cli.import_records import import_records
 from golfray.cli.inspect import logs, show_trial, status
 from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
@@ -84,6 +85,7 @@ app = typer.Typer(
 )
 for verb in (tune, status, logs, size, train, score, export, pack, selftest, track, ui):
     app.command()(verb)
+app.command("import-records")(import_records)
 data_app.command()(fetch)
 app.add_typer(data_app, name="data")
 show_app.command("trial")(show_trial)

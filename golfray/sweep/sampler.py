@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, dependency_order, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.warm_start import ForeignPoint
 
 BYTES_OVER_CAP = "bytes_over_cap"
 DIVERGED = "diverged"
@@ -86,10 +87,20 @@ class StudySampler:
 
     ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
     on n and on what was told before, never on how often or in which process the sampler was built. A point has the
-    parameters of the knobs that are active there, and of no others.
+    parameters of the knobs that are active there, and of no others. ``foreign`` are points at which others ran: they
+    count as told once trial 0 has a score (:meth:`anchor`); one that is no point of these knobs is left out.
     """
 
-    def __init__(self, knobs: Iterable[Knob], *, kind: str, seed: int, cap_bytes: int, uniform_bpb: float) -> None:
+    def __init__(
+        self,
+        knobs: Iterable[Knob],
+        *,
+        kind: str,
+        seed: int,
+        cap_bytes: int,
+        uniform_bpb: float,
+        foreign: Sequence[ForeignPoint] = (),
+    ) -> None:
         self._knobs = dependency_order(knobs)
         self._parameters = parameters_of(self._knobs)
         self._distributions = {name: _distribution(parameter) for name, parameter in self._parameters.items()}
@@ -98,14 +109,11 @@ class StudySampler:
         self._seed = seed
         self._cap_bytes = cap_bytes
         self._uniform_bpb = uniform_bpb
+        self._foreign = [(point, params) for point in foreign if (params := point.params(self._knobs)) is not None]
+        # What trial 0 scored: until it has, a difference from it is no score.
+        self._trial_0_bpb: float | None = None
         self._running: dict[int, optuna.Trial] = {}
-        # create_study announces itself on the console at INFO; the study's own log says the same.
-        before = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
-            self._study = optuna.create_study(direction="minimize", sampler=self._sampler(0))
-        finally:
-            optuna.logging.set_verbosity(before)
+        self._study = self._new_study()
 
     def suggest(self, number: int) -> dict[str, Any]:
         """A new point for trial ``number``, which counts as running until it is told."""
@@ -141,6 +149,25 @@ class StudySampler:
             trial.report(value, step)
         self._study.tell(trial, verdict.value, state=verdict.state)
 
+    def anchor(self, trial_0_bpb: float) -> None:
+        """Trial 0 has this score, in bits per byte: only now is it known what the foreign points are worth here.
+
+        They are put before all own trials, so that a sampler that is rebuilt later has all in the same order.
+        """
+        if not self._foreign:
+            return
+        self._trial_0_bpb = trial_0_bpb
+        known = self._study.get_trials(deepcopy=False)
+        numbers = {trial._trial_id: number for number, trial in self._running.items()}
+        self._running = {}
+        self._study = self._new_study()
+        for trial in known:
+            if trial.state.is_finished():
+                self._study.add_trial(trial)
+            else:
+                self._study.enqueue_trial(dict(trial.params))
+                self._ask(numbers[trial._trial_id])
+
     def restore(self, record: StudyRecord) -> None:
         """Take in every told trial of a log, finished or running, in the order in which they were asked."""
         for trial in record.trials:
@@ -156,7 +183,7 @@ class StudySampler:
 
     @property
     def trials(self) -> list[FrozenTrial]:
-        """Copies of Optuna's trials, in the order in which they were asked."""
+        """Copies of Optuna's trials, in the order in which they were asked, foreign points before them."""
         return self._study.get_trials(deepcopy=True)
 
     def _verdict(
@@ -165,6 +192,20 @@ class StudySampler:
         return verdict_on(
             outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb, size_reserve=size_reserve
         )
+
+    def _new_study(self) -> optuna.Study:
+        # create_study announces itself on the console at INFO; the study's own log says the same.
+        before = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            study = optuna.create_study(direction="minimize", sampler=self._sampler(0))
+        finally:
+            optuna.logging.set_verbosity(before)
+        if self._trial_0_bpb is not None:
+            for point, params in self._foreign:
+                verdict = Verdict(TrialState.COMPLETE, point.told(self._trial_0_bpb))
+                study.add_trial(self._finished(params, verdict))
+        return study
 
     def _ask(self, number: int) -> dict[str, Any]:
         self._study.sampler = self._sampler(number)

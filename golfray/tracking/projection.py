@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from golfray.config.sizes import count_text
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.trial_record import TrialRecord
 
@@ -69,6 +70,9 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
     params = flatten({name: event[name] for name in names if name in event})
     params.update(flatten({"budget": event.get("budget") or {}}))
+    foreign = event["space"].get("warm_start")
+    if foreign:
+        params["warm_start"] = count_text(len(foreign), "foreign point")
     params.update({f"space.{path}": knob_range(knob) for path, knob in knobs(event).items()})
     return params
 
@@ -102,6 +106,11 @@ def study_note(event: Mapping[str, Any]) -> str:
         points = ", ".join(f"{name} {value:.4f}" for name, value in reference.items())
         lines += ["", f"Bits per byte of the same validation text: {points}."]
     lines += ["", *(f"- {line}" for line in event.get("describe") or [])]
+    foreign = (event.get("space") or {}).get("warm_start") or []
+    if foreign:
+        count = count_text(len(foreign), "point")
+        names = ", ".join(name for point in foreign for name in point["records"])
+        lines += ["", f"The sampler was told of {count} at which others ran ({names}): no runs here."]
     lines += [
         "",
         "The score is `bpb/roundtrip`, of the exported file read back; lower is better. Only runs tagged "

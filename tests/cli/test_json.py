@@ -47,12 +47,13 @@ def fast(golfray, study, tiny_sets):
             "logs": ["logs", "1", "--json", "-q"],
             "trial": ["show", "trial", "muon/1", "--json"],
             "pack": ["pack", "packed.py", *tiny_sets, "--json", "-v"],
+            "import_records": ["import-records", "--json"],
             "error": ["status", "mun", "--json"],
         }
     )
 
 
-@pytest.mark.parametrize("kind", ["status", "logs", "trial", "pack", "error"])
+@pytest.mark.parametrize("kind", ["status", "logs", "trial", "pack", "import_records", "error"])
 def test_one_document_and_the_words_on_standard_error(fast, kind):
     (document,) = documents_of(fast[kind].out)
     assert document["kind"] == kind

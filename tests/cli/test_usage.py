@@ -11,6 +11,7 @@ from golfray.cli.main import app
 from tests.cli.conftest import GOLFRAY
 
 VERBS = ("tune", "status", "show", "logs", "train", "score", "export", "pack", "selftest", "data", "track", "ui")
+VERBS += ("import-records",)
 
 
 def test_help_names_every_verb_and_every_exit_code(golfray):
