@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from golfray.config.sizes import count_text
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.trial_record import TrialRecord
 
@@ -72,7 +71,7 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     params.update(flatten({"budget": event.get("budget") or {}}))
     foreign = event["space"].get("warm_start")
     if foreign:
-        params["warm_start"] = count_text(len(foreign), "foreign point")
+        params["warm_start"] = f"foreign points: {len(foreign)}"
     params.update({f"space.{path}": knob_range(knob) for path, knob in knobs(event).items()})
     return params
 
@@ -108,9 +107,8 @@ def study_note(event: Mapping[str, Any]) -> str:
     lines += ["", *(f"- {line}" for line in event.get("describe") or [])]
     foreign = (event.get("space") or {}).get("warm_start") or []
     if foreign:
-        count = count_text(len(foreign), "point")
         names = ", ".join(name for point in foreign for name in point["records"])
-        lines += ["", f"The sampler was told of {count} at which others ran ({names}): no runs here."]
+        lines += ["", f"The sampler was told of points at which others ran ({names}): no runs here."]
     lines += [
         "",
         "The score is `bpb/roundtrip`, of the exported file read back; lower is better. Only runs tagged "

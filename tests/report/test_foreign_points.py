@@ -41,7 +41,7 @@ def started(**space) -> dict:
 def test_mlflow_has_their_number_and_no_run_of_theirs() -> None:
     point = {"records": ["R05", "R07"], "values": {}, "difference": -0.005, "noise": 0.005, "runs": 4}
     warm, cold = started(warm_start=[point]), started()
-    assert study_params(warm)["warm_start"] == "1 foreign point"
-    assert "The sampler was told of 1 point at which others ran (R05, R07): no runs here." in study_note(warm)
+    assert study_params(warm)["warm_start"] == "foreign points: 1"
+    assert "The sampler was told of points at which others ran (R05, R07): no runs here." in study_note(warm)
     assert "warm_start" not in study_params(cold)
     assert "others ran" not in study_note(cold)
