@@ -1,4 +1,4 @@
-"""What to try next: Optuna 5 behind the few questions a study asks. The only importer of optuna.
+"""What to try next: Optuna 5 behind the few questions a study asks.
 
 The Optuna study lives in memory and holds only the trials that the sampler is told of, in the order in which they were
 asked. The event log is the truth; :meth:`StudySampler.restore` builds the same study again from its records.
@@ -103,7 +103,7 @@ class StudySampler:
     ) -> None:
         self._knobs = dependency_order(knobs)
         self._parameters = parameters_of(self._knobs)
-        self._distributions = {name: _distribution(parameter) for name, parameter in self._parameters.items()}
+        self._distributions = {name: distribution_of(parameter) for name, parameter in self._parameters.items()}
         self._conditional = any(knob.when for knob in self._knobs)
         self._kind = kind
         self._seed = seed
@@ -281,7 +281,8 @@ def _draw(trial: optuna.Trial, name: str, parameter: Parameter) -> Any:
             return trial.suggest_categorical(name, choices)
 
 
-def _distribution(parameter: Parameter) -> BaseDistribution:
+def distribution_of(parameter: Parameter) -> BaseDistribution:
+    """A parameter in Optuna's terms."""
     match parameter:
         case FloatRange(low, high, log, step):
             return FloatDistribution(low, high, log=log, step=step)
