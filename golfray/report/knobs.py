@@ -135,17 +135,19 @@ def _notes(record: StudyRecord, known: Knowledge, importances: Importances | Non
     if known.why_no_effects is not None:
         yield line(f"no effects: {known.why_no_effects}", "yellow")
     else:
+        noise = claim(record).noise
         yield line(
             f"effect: BPB against the mean of the knob's parts, beside the other knobs, +- 1 SD; additive model of "
             f"{count_text(known.runs, 'run')}, {bpb_text(known.residual_sd)} unexplained; "
-            f"seed noise {claim(record).noise}"
+            f"between seeds: {noise}"
         )
     yield from _token_lines(record, known)
     if importances is None:
         yield line(f"no importance: {_why_no_importance(known)}", "yellow")
         return
     told = [path for path, found in importances.knobs.items() if found.chance <= CHANCE]
-    which = "" if told else "; no knob has one that is told apart from chance"
+    by_luck = f"; of {count_text(len(importances.knobs), 'knob')} about {CHANCE * len(importances.knobs):.1f} by luck"
+    which = by_luck if told else "; no knob has one that is told apart from chance"
     yield line(
         f"importance: share in what sets the best {importances.best} of {len(known.scores)} trials apart (PED-ANOVA); "
         f"shown where at most {100 * CHANCE:g} % of {importances.shuffles} shuffles of the scores give as much{which}"
@@ -168,7 +170,7 @@ def _token_lines(record: StudyRecord, known: Knowledge) -> Iterator[Text]:
     level = entry.score.value - (said.reference_bpb or 0.0)
     yield line(
         f"best feasible t{entry.trial:03d}: {said.difference:+.4f} BPB against trial 0 with {entry.ratio:.2f} times "
-        f"its tokens; {level:+.4f} +-{entry.score.sd:.4f} at equal tokens"
+        f"its tokens; {level:+.4f} +-{entry.score.sd:.4f} (of the slope alone) at equal tokens"
     )
 
 

@@ -26,7 +26,7 @@ def test_help_names_every_verb_and_every_exit_code(golfray):
 GROUPS = ("show", "data")
 COMMANDS = [
     *(verb for verb in VERBS if verb not in GROUPS),
-    *(f"show {what}" for what in ("config", "schema", "trial")),
+    *(f"show {what}" for what in ("config", "schema", "trial", "knobs")),
     *(f"data {what}" for what in ("build", "check", "fetch")),
 ]
 
