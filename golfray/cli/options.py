@@ -19,6 +19,13 @@ def complete_trial(typed: str) -> list[str]:
     return trial_names(typed)
 
 
+def complete_scores(typed: str) -> list[str]:
+    """One side of a claim for the shell: trials, published rows, files of scores."""
+    from golfray.report.scores_lookup import scores_names
+
+    return scores_names(typed)
+
+
 PRESET = typer.Option("parameter-golf", help="Named full configuration to start from.")
 SCALE = typer.Option("auto", help="full, laptop, or auto: laptop where there is no GPU.")
 SETS = typer.Option([], "--set", metavar="PATH=VALUE", help="Override one setting, such as optimizer.matrix_lr=0.02.")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +47,19 @@ class Prepared:
         return bool(self.past)
 
 
-def read_space(space_file: Path, sets: list[str]) -> Space:
-    """The space of a file, ``--set`` over it."""
+def read_space(space_file: Path, sets: list[str], *, simulated: bool = False) -> Space:
+    """The space of a file, ``--set`` over it. A simulated machine has GPUs, so that ``scale: auto`` is full there."""
     from golfray.cli.wiring import has_gpu
     from golfray.config.resolve import Layer
     from golfray.sweep.space import load_space
 
-    return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    if not simulated:
+        return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+    space = load_space(space_file, has_gpu=True, layers=[Layer.from_sets(sets)])
+    origins = dict(space.base.origins)
+    if origins["scale"].startswith("auto"):
+        origins["scale"] = "auto: a simulated machine has GPUs"
+    return dataclasses.replace(space, base=dataclasses.replace(space.base, origins=origins))
 
 
 def on_its_corpus(space: Space) -> tuple[Space, Corpus]:
@@ -76,15 +84,18 @@ def prepare(
     sets: list[str],
     allow: bool,
     output: Output,
+    left_of: Callable[[Space, StudyRecord], WorkLeft] | None = None,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. Raises, with
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. ``left_of``
+    says what is to be run, by default all that the budget leaves. Raises, with
     an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
     is too small, a store that cannot be written.
     """
     from golfray.cli.wiring import check_codecs, passes_lines
+    from golfray.config.errors import ConfigError
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
@@ -98,6 +109,12 @@ def prepare(
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
+    if record.simulation is not None:
+        raise ConfigError(
+            f"is a simulated study, which no trained trial may join; `golfray tune --resume {shlex.quote(str(folder))} "
+            "--executor sim` goes on with it",
+            file=str(folder),
+        )
     if opened is None:
         layers = [*_demo_built_again(record), Layer.from_sets(sets)]
         opened = on_its_corpus(space_of(record, str(log), layers))
@@ -107,7 +124,7 @@ def prepare(
     if past:
         found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
         changes = allowed_changes(found, folder, allow=allow)
-    left = work_left(space, record)
+    left = (left_of or work_left)(space, record)
     config = space.base.config
     output.say(*space.describe())
     output.detail(*space.describe_knobs())

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from golfray.cli.exit_codes import CRASHES, NO_FEASIBLE, OK
+from golfray.cli.exit_codes import OK
 from golfray.cli.options import SETS, TRACKING_URI, complete_study
 from golfray.cli.output import Output, with_output
-
-if TYPE_CHECKING:
-    from golfray.cli.prepare import Prepared
-    from golfray.sweep.records import StudyRecord
+from golfray.cli.study_end import show_end
 
 RESUME = typer.Option(
     None,
@@ -23,6 +19,13 @@ RESUME = typer.Option(
     "its log.",
     autocompletion=complete_study,
 )
+
+
+class ExecutorName(enum.StrEnum):
+    """What runs the trials."""
+
+    RAY = "ray"
+    SIM = "sim"
 
 
 @with_output
@@ -38,15 +41,24 @@ def tune(
     ),
     tracking_uri: str | None = TRACKING_URI,
     sets: list[str] = SETS,
+    executor: ExecutorName = typer.Option(
+        ExecutorName.RAY, help="ray trains; sim only simulates, in seconds and on any machine (docs/simulator.md)."
+    ),
+    sim: list[str] = typer.Option(
+        [], metavar="NAME=VALUE", help="With --executor sim: lanes, seed, or a share of what goes wrong, as crash=0.05."
+    ),
     *,
     output: Output,
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
+    from golfray.cli.drive import drive
     from golfray.cli.prepare import on_its_corpus, prepare, read_space
     from golfray.cli.wiring import study_folder
 
+    simulated = executor is ExecutorName.SIM
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
-    space = None if space_file is None else read_space(space_file, sets)
+    _refuse_half_simulated(simulated, sim, dry_run)
+    space = None if space_file is None else read_space(space_file, sets, simulated=simulated)
     if resume is not None:
         from golfray.report.lookup import find_study
 
@@ -69,6 +81,16 @@ def tune(
 
     # What is wrong with address or data is said before there is a folder.
     store = Store.of(folder, tracking_uri)
+    if simulated:
+        from golfray.cli.simulate import simulate
+
+        named = store if resume is None or tracking_uri is not None else None
+        code = simulate(
+            space, folder, named, sim, resumes=resume is not None, allow=allow_changes, sets=sets, output=output
+        )
+        if code != OK:
+            raise typer.Exit(code)
+        return
     opened = None if space is None else on_its_corpus(space)
     if resume is None:
         create_study_folder(folder)
@@ -78,9 +100,15 @@ def tune(
         prepared = prepare(opened, folder, named, sets=sets, allow=allow_changes, output=output)
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
-            code = _show_end(prepared.record, folder, output, None)
+            code = show_end(prepared.record, folder, output, None)
         else:
-            code = _run(prepared, folder, output)
+            record, interrupted = drive(
+                prepared,
+                folder,
+                output,
+                lambda study: study.resume(prepared.changes) if prepared.resumes else study.run(),
+            )
+            code = show_end(record, folder, output, interrupted)
     if code != OK:
         raise typer.Exit(code)
 
@@ -98,57 +126,10 @@ def _refuse_contradictions(
         raise typer.BadParameter("--dry-run plans a new study; `golfray status` says what is left of one")
 
 
-def _run(prepared: Prepared, folder: Path, output: Output) -> int:
-    """Run the study until it ends, however that is; returns the exit code."""
-    from golfray.cli.interrupts import Interrupts
-    from golfray.cli.observers import study_observers
-    from golfray.cluster.executor import RayExecutor
-    from golfray.sweep.study import Study
-    from golfray.tracking.mlflow_observer import MlflowObserver
-
-    space, config = prepared.space, prepared.space.base.config
-    with contextlib.ExitStack() as stack:
-        # On a large machine no more lanes are started than trials will ever fill.
-        executor = stack.enter_context(
-            RayExecutor(
-                folder,
-                config.workers,
-                device=config.runtime.device,
-                max_lanes=prepared.left.most_lanes,
-                data=prepared.corpus.settings(),
-                limits=space.limits,
-            )
+def _refuse_half_simulated(simulated: bool, sim: list[str], dry_run: bool) -> None:
+    if sim and not simulated:
+        raise typer.BadParameter("--sim means something with --executor sim only")
+    if dry_run and simulated:
+        raise typer.BadParameter(
+            "--dry-run plans a real study; a simulated one takes seconds: leave --executor sim out"
         )
-        study = Study(
-            space,
-            executor,
-            folder,
-            bytes_code=prepared.bytes_code,
-            uniform_bpb=prepared.corpus.reference_points["uniform"],
-            data=prepared.corpus.to_record(),
-            observers=[
-                *study_observers(output, prepared.past),
-                MlflowObserver(folder, prepared.store, output.result),
-            ],
-            tracking_uri=prepared.store.recorded_uri,
-        )
-        interrupts = stack.enter_context(Interrupts(study, output))
-        record = study.resume(prepared.changes) if prepared.resumes else study.run()
-    return _show_end(record, folder, output, interrupts.exit_code)
-
-
-def _show_end(record: StudyRecord, folder: Path, output: Output, interrupted: int | None) -> int:
-    """Say how a study ended; returns the exit code that follows from it."""
-    from golfray.report.documents import study_document
-    from golfray.report.summary import print_summary
-    from golfray.sweep.records import best_feasible
-
-    if interrupted is not None:
-        code = interrupted
-    elif record.hopeless:
-        code = CRASHES
-    else:
-        code = OK if best_feasible(record) is not None else NO_FEASIBLE
-    print_summary(record, folder, output.console(), verbose=output.verbose)
-    output.document("study", {**study_document(record, folder), "exit_code": code})
-    return code

@@ -86,13 +86,16 @@ class Corpus:
         return DataSettings(folder=str(self.folder), tokenizer=str(self.tokenizer))
 
     def to_record(self) -> dict[str, Any]:
-        """What the event log keeps of it: ``folder``, ``name``, ``reference``, ``warning``, ``digest``."""
+        """What the event log keeps of it: where it is, what is scored, whether scores may be quoted."""
         return {
             "folder": str(self.folder),
             "name": self.name,
             "reference": dict(self.reference_points),
             "warning": self.warning,
             "digest": self.digest,
+            "val_tokens": self.val_tokens,
+            "val_bytes": self.val_bytes,
+            "contaminated": self.contaminated,
         }
 
     def describe(self, batch_tokens: int) -> list[str]:

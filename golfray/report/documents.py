@@ -48,6 +48,7 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "end_reason": record.end_reason,
         "complete": record.complete,
         "tracking_uri": header.get("tracking_uri"),
+        "simulation": record.simulation,
         "counts": record.counts,
         "best": None if said.best is None else said.best.number,
         "claim": {

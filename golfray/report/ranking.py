@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.trial_record import REPLICATE, TrialRecord
+from golfray.sweep.trial_record import TrialRecord
 
 
 def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
     """Trials in the order of the table.
 
-    First those that may be best, by score; then replicates and scores of another fidelity; then over-cap ones by
-    score, then the rest in the order in which they were asked.
+    First those that may be best, by score; then repetitions on other seeds and scores of another fidelity; then
+    over-cap ones by score, then the rest in the order in which they were asked.
     """
     candidates = {trial.number for trial in record.candidates}
 
@@ -37,6 +37,6 @@ def outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
         return "running" if trial.attempts else "not run"
     if trial.is_refused:
         return "refused"
-    if trial.outcome.kind is Kind.SCORED and trial.role != REPLICATE and not record.is_comparable(trial):
+    if trial.outcome.kind is Kind.SCORED and not trial.repeats and not record.is_comparable(trial):
         return "other fidelity"
     return "OVER CAP" if trial.outcome.kind is Kind.INFEASIBLE else trial.outcome.kind.value

@@ -98,6 +98,7 @@ class StudyStatus:
             f"study {record.name} in {self.study.folder}: {self._condition_words()}",
             f"  {header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
             f"{header['slots']} at once, cap {record.cap_bytes:,} bytes",
+            *(["  SIMULATED: no model was trained, and no number here is evidence"] if record.simulation else []),
             f"trials: {self._trials_words()}",
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
             f"best feasible: {self._best_words()}",

@@ -31,7 +31,7 @@ from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import Claim, claim
-from golfray.sweep.trial_record import REPLICATE, TrialRecord
+from golfray.sweep.trial_record import TrialRecord
 
 # Refused points that are named; of more the first ones and the last.
 _MOST_NAMES = 6
@@ -110,8 +110,8 @@ def knobs_table(record: StudyRecord, width: int) -> Table:
     """A row a knob, a column a trial, as many trials from the top of the ranking as ``width`` columns hold."""
     best = best_feasible(record)
     paths = knob_paths(record)
-    # A replicate has the knobs of the trial that it repeats.
-    trials = [trial for trial in ranked_trials(record) if trial.role != REPLICATE]
+    # A repetition has the knobs of the trial that it repeats.
+    trials = [trial for trial in ranked_trials(record) if not trial.repeats]
     cells = {trial.number: [value_text(knob_value(trial, path)) for path in paths] for trial in trials}
     room = width - max((len(path) for path in paths), default=0) - 1
     table = _plain_table()

@@ -16,6 +16,7 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
 from golfray.config.sizes import count_text
+from golfray.sweep.confirmation import unfinished_confirmations
 from golfray.sweep.fit import Fit
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
@@ -95,12 +96,19 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
     )
 
 
+def confirming_left(record: StudyRecord, coming: int = 0) -> WorkLeft:
+    """The same while only confirmations are run: the unfinished ones, and ``coming`` more that will be asked."""
+    count = len(record.trials)
+    unfinished = (*unfinished_confirmations(record), *range(count, count + coming))
+    return WorkLeft(unfinished, planned=(), suggestions=0, seconds=math.inf, complete=record.complete)
+
+
 def asked_trials(record: StudyRecord) -> int:
     """Trials that count against the budget: all that search something and take time.
 
-    Replicates measure noise; what was refused for its size took no second.
+    Repetitions on other seeds measure noise; what was refused for its size took no second.
     """
-    return sum(trial.role != REPLICATE and not trial.too_large for trial in record.trials)
+    return sum(not trial.repeats and not trial.too_large for trial in record.trials)
 
 
 def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
@@ -133,7 +141,8 @@ class Agenda:
     """Decides what runs next. Begins with what the journal's record leaves to do; asks, and logs what it asked.
 
     ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds. ``foresight``
-    knows the sizes to expect.
+    knows the sizes to expect. With ``confirming`` the search rests: unfinished confirmations are run, and nothing is
+    asked.
     """
 
     def __init__(
@@ -145,6 +154,7 @@ class Agenda:
         bytes_code: int,
         uniform_bpb: float,
         clock: Callable[[], float],
+        confirming: bool = False,
     ) -> None:
         # Why nothing that could be asked would run; None while something may.
         self.hopeless: str | None = None
@@ -166,12 +176,13 @@ class Agenda:
         if journal.record.trials:
             self._anchor(journal.record.trials[0])
         self._sampler.restore(journal.record)
-        left = work_left(space, journal.record)
+        left = confirming_left(journal.record) if confirming else work_left(space, journal.record)
         self._again = deque(left.unfinished)
         self._planned = deque(left.planned)
         self._suggestions = math.inf if left.suggestions is None else left.suggestions
         self._deadline = clock() + left.seconds
         self._refused_in_a_row = 0
+        self._confirming = confirming
         self._too_large_in_a_row = 0
 
     def next(self) -> TrialRecord | None:
@@ -204,6 +215,8 @@ class Agenda:
 
     def spent(self) -> str:
         """What of the budget is spent, now that nothing is left to ask."""
+        if self._confirming:
+            return "confirmations done"
         if self._clock() >= self._deadline:
             return f"budget spent: {self._space.minutes:g} minutes"
         return f"budget spent: {count_text(asked_trials(self._journal.record), 'trial')}"

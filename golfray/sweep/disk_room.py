@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from golfray.config.sizes import size_text
 from golfray.core.settings import ModelSettings, RunSettings
 from golfray.sweep.knobs import Choice
-from golfray.sweep.size import parameter_shapes
 from golfray.sweep.space import Space
 
 if TYPE_CHECKING:
@@ -173,6 +172,9 @@ def _largest(space: Space) -> RunSettings:
 @functools.cache
 def _counts(model: ModelSettings) -> tuple[int, int]:
     """Parameters and tensors of a model; it takes a second to build a large one."""
+    # It takes torch, which whoever only asks for room on a disk can do without.
+    from golfray.sweep.size import parameter_shapes
+
     shapes = parameter_shapes(model)
     return sum(map(math.prod, shapes)), len(shapes)
 

@@ -21,7 +21,7 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -91,13 +91,16 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 class EventLog:
     """The one writer of a log. Opening an existing log continues it after cutting a torn last line.
 
-    ``records`` is what the log held when it was opened; ``torn`` is None, or the file that keeps what was cut. Raises
+    ``records`` is what the log held when it was opened; ``torn`` is None, or the file that keeps what was cut. ``now``
+    gives the records' times in unix seconds; without ``synced`` no record waits for the disk. Raises
     ``StudyLocked`` where another process writes the log, ``LogUnwritable`` where it cannot be opened for writing,
     ``EventLogError`` where it is damaged before its last line.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time, synced: bool = True) -> None:
         self.path = path
+        self._now = now
+        self._synced = synced
         self.torn: Path | None = None
         created = not path.exists()
         if not created:
@@ -131,14 +134,14 @@ class EventLog:
         if self._torn_by is not None:
             raise self._unwritable(self._torn_by)
         self._check_still_ours()
-        record = {"seq": self._next_seq, "time": time.time(), "event": event, **fields}
+        record = {"seq": self._next_seq, "time": self._now(), "event": event, **fields}
         line = encode_record(record)
         data = line.encode() + b"\n"
         left = data
         try:
             while left:
                 left = left[os.write(self._fd, left) :]
-            if event in DURABLE:
+            if self._synced and event in DURABLE:
                 os.fsync(self._fd)
         except OSError as error:
             self._cut_back()
@@ -152,7 +155,8 @@ class EventLog:
         if self._fd < 0:
             return
         try:
-            os.fsync(self._fd)
+            if self._synced:
+                os.fsync(self._fd)
         except OSError as error:
             raise self._unwritable(error) from error
         finally:

@@ -11,8 +11,8 @@ import dataclasses
 import math
 import statistics
 
-from golfray.sweep.size import SizeEstimate
 from golfray.sweep.size_calibration import SeedSpread
+from golfray.sweep.size_estimate import SizeEstimate
 
 # A point that a person wrote is refused only where it would not even fit with so much less of a model than is foreseen,
 # and that is so many standard deviations.

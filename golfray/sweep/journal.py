@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,14 +20,22 @@ class Journal:
 
     ``record`` begins as what the log held and takes in whatever is written. Observers are told what is written, in
     order; what the log held before they can read there. An interruption that goes through ``unbroken`` comes before or
-    after a record, never while log and record are apart. Raises what :class:`EventLog` raises, and ``EventLogError``
-    where its records make no study.
+    after a record, never while log and record are apart. ``now`` and ``synced`` are the log's. Raises what
+    :class:`EventLog` raises, and ``EventLogError`` where its records make no study.
     """
 
-    def __init__(self, path: Path, observers: Sequence[Observer], unbroken: Unbroken) -> None:
+    def __init__(
+        self,
+        path: Path,
+        observers: Sequence[Observer],
+        unbroken: Unbroken,
+        *,
+        now: Callable[[], float] = time.time,
+        synced: bool = True,
+    ) -> None:
         self._observers = list(observers)
         self._unbroken = unbroken
-        self._log = EventLog(path)
+        self._log = EventLog(path, now=now, synced=synced)
         try:
             self.record = StudyRecord.from_events(self._log.records)
         except EventLogError:

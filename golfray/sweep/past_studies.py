@@ -64,6 +64,8 @@ def _read(folder: Path, work: Work, lanes: int) -> StudyRecord | None:
             return None
         if header.get("host", socket.gethostname()) != socket.gethostname():
             return None
+        if header.get("simulation") is not None:
+            return None
         record = StudyRecord.load(folder)
     except (EventLogError, OSError):
         return None

@@ -109,6 +109,10 @@ class _Data(_Shape):
     folder: str = ""
     reference: dict[str, float | None] | None = None
     warning: str | None = None
+    digest: str | None = None
+    val_tokens: Annotated[int, Field(ge=1)] | None = None
+    val_bytes: Annotated[int, Field(ge=1)] | None = None
+    contaminated: bool | None = None
 
 
 class _Driver(_Shape):
@@ -133,6 +137,7 @@ class _Driver(_Shape):
     generation: _Count = 1
     limits: dict[str, float | None] = {}
     tracking_uri: str | None = None
+    simulation: _Values | None = None
 
 
 class _LeftSpace(_Shape):

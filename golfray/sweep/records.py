@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import REPLICATE, AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
@@ -48,6 +48,10 @@ class StudyRecord:
         self.hopeless = False
         self.started: float | None = None
         self.last_event: float | None = None
+        # Numbers of trials in the order in which they ended for good; one that was reopened since ends twice.
+        self.ends: list[int] = []
+        # ``Outcome.error`` of every crash before a first step.
+        self.errors_at_start: set[str] = set()
         # What the settings of the last driver's trials have in common, as dotted paths.
         self._setting_paths: set[str] = set()
 
@@ -75,6 +79,14 @@ class StudyRecord:
     def name(self) -> str:
         """The study's name."""
         return str(self.header["study"])
+
+    @property
+    def simulation(self) -> dict[str, Any] | None:
+        """What the study was simulated with (:class:`golfray.sweep.sim.simulation.Simulation`); None where it is real.
+
+        Nothing that a simulated study says is evidence of anything.
+        """
+        return self.header.get("simulation")
 
     @property
     def cap_bytes(self) -> int:
@@ -124,13 +136,6 @@ class StudyRecord:
         return [(trial, attempt) for trial, attempt in last if attempt is not None and attempt.outcome is None]
 
     @property
-    def errors_at_start(self) -> set[str]:
-        """``Outcome.error`` of every crash before a first step."""
-        attempts = [attempt for trial in self.trials for attempt in trial.attempts if not attempt.made_progress]
-        ends = [attempt.outcome for attempt in attempts if attempt.outcome is not None]
-        return {end.error for end in ends if end.kind is Kind.CRASHED and end.error is not None}
-
-    @property
     def blamed_on_machine(self) -> list[int]:
         """Trials whose crashes made the last driver give up; they prove nothing, so a resumed study runs them again."""
         last = [(trial, trial.attempt) for trial in self.trials if not trial.is_refused and self.hopeless]
@@ -162,14 +167,14 @@ class StudyRecord:
 
     @property
     def candidates(self) -> list[TrialRecord]:
-        """Trials that may be best: scored, of the study's fidelity, within the cap, and no replicate.
+        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of one.
 
         The bytes are compared again here: a wrong label elsewhere must not make an over-cap trial a winner.
         """
         return [
             trial
             for trial in self.trials
-            if trial.role != REPLICATE
+            if not trial.repeats
             and trial.outcome is not None
             and trial.outcome.kind is Kind.SCORED
             and trial.bpb is not None
@@ -269,8 +274,13 @@ class StudyRecord:
         if attempt.outcome is not None:
             return  # a driver that was interrupted while it wrote the end may have written another: the first is true
         attempt.ended, attempt.outcome = event["time"], Outcome.from_dict(event["outcome"])
+        end = attempt.outcome
+        if end.kind is Kind.CRASHED and end.error is not None and not attempt.made_progress:
+            self.errors_at_start.add(end.error)
         # Logs of the first version do not say: nothing was run again then.
         attempt.final = event.get("final", True)
+        if attempt.final:
+            self.ends.append(trial.number)
         attempt.size_reserve = event.get("size_reserve", 0.0)
 
     def _on_study_ended(self, event: dict[str, Any]) -> None:
@@ -300,7 +310,7 @@ def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
 def best_feasible(record: StudyRecord) -> TrialRecord | None:
     """The trial with the lowest round-trip bits per byte among ``record.candidates``; the earlier one on a tie.
 
-    A trial stands for itself on its own seed: its replicates never make it, or themselves, best by luck. None where
+    A trial stands for itself on its own seed: its repetitions never make it, or themselves, best by luck. None where
     nothing fits.
     """
     return min(record.candidates, key=lambda trial: (trial.bpb, trial.number), default=None)

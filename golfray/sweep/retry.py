@@ -27,6 +27,9 @@ DRIVER_LOST = "driver lost"
 _FIRST_ATTEMPTS = 3
 _LAST_ATTEMPTS = 10
 
+# More of them change nothing: these already are not the first attempts.
+JUDGED_ENDS = _LAST_ATTEMPTS
+
 
 def runs_again(
     outcome: Outcome,
@@ -54,13 +57,18 @@ def runs_again(
             return False
 
 
+def is_judged(outcome: Outcome) -> bool:
+    """Whether an end says something of the machine: what was taken away from outside does not."""
+    return outcome.kind not in (Kind.PREEMPTED, Kind.CANCELLED)
+
+
 def why_hopeless(ends: Sequence[Outcome]) -> str | None:
     """Why a study whose attempts ended like this should give up; None where it should not.
 
-    ``ends``: in the order in which they came, of the attempts that this driver submitted. What was taken away from
-    outside says nothing of the machine and is passed over.
+    ``ends``: in the order in which they came, of the attempts that this driver submitted; of those that are judged the
+    last ``JUDGED_ENDS`` are enough. The others are passed over.
     """
-    judged = [end for end in ends if end.kind not in (Kind.PREEMPTED, Kind.CANCELLED)]
+    judged = [end for end in ends if is_judged(end)]
     crashes = [end for end in judged[-_LAST_ATTEMPTS:] if end.kind is Kind.CRASHED]
     if len(judged) == len(crashes) == _FIRST_ATTEMPTS:
         return f"all of the first {_FIRST_ATTEMPTS} attempts crashed, the last one: {crashes[-1].reason}"

@@ -36,6 +36,11 @@ _RELATIVE_PARAMS = "tpe:relative_params:"
 # synthetic law of 12 knobs 3, 6 and 10 ended within each other's noise (docs/log.md).
 STARTUP_TRIALS = 5
 
+# TPE sorts and weighs all that it knows at every suggestion, which grows with a study. It knows the last this many told
+# trials and up to a block more: they are forgotten by blocks, since Optuna has to be told the others anew each time.
+HISTORY = 1000
+HISTORY_BLOCK = 250
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -112,26 +117,27 @@ class StudySampler:
         self._foreign = [(point, params) for point in foreign if (params := point.params(self._knobs)) is not None]
         # What trial 0 scored: until it has, a difference from it is no score.
         self._trial_0_bpb: float | None = None
+        self._foreign_told = 0
         self._running: dict[int, optuna.Trial] = {}
+        # Trials that Optuna was told of so far, and how many of them, the oldest, it does not have any more.
+        self._count = self._forgotten = 0
+        # Trials that were forgotten while they ran, so that their end is of no interest.
+        self._lost: set[int] = set()
         self._study = self._new_study()
 
     def suggest(self, number: int) -> dict[str, Any]:
         """A new point for trial ``number``, which counts as running until it is told."""
-        return self._ask(number)
+        self._forget()
+        return self._draw_point(number)
 
     def place(self, number: int, params: Mapping[str, Any]) -> None:
         """Announce that trial ``number`` runs at a point which the sampler did not choose.
 
         Raises ``ValueError`` where a value is missing, outside its range, or of no knob that is active there.
         """
-        wanted = self._names_at(params)
-        if params.keys() != wanted:
-            raise ValueError(f"params must name {sorted(wanted)}, got {sorted(params)}")
-        for name, value in params.items():
-            if not self._parameters[name].contains(value):
-                raise ValueError(f"{name}={value!r} is outside {self._parameters[name]}")
-        self._study.enqueue_trial(dict(params))
-        self._ask(number)
+        self._check(params)
+        self._forget()
+        self._draw_placed(number, params)
 
     def tell(
         self,
@@ -141,6 +147,9 @@ class StudySampler:
         size_reserve: float = 0.0,
     ) -> None:
         """Report how trial ``number`` ended. Raises ``KeyError`` where it is not running."""
+        if number in self._lost:
+            self._lost.remove(number)
+            return
         verdict = self._verdict(outcome, curve, size_reserve)
         trial = self._running.pop(number)
         for name, violation in verdict.constraints.items():
@@ -157,29 +166,27 @@ class StudySampler:
         if not self._foreign:
             return
         self._trial_0_bpb = trial_0_bpb
-        known = self._study.get_trials(deepcopy=False)
-        numbers = {trial._trial_id: number for number, trial in self._running.items()}
-        self._running = {}
-        self._study = self._new_study()
-        for trial in known:
-            if trial.state.is_finished():
-                self._study.add_trial(trial)
-            else:
-                self._study.enqueue_trial(dict(trial.params))
-                self._ask(numbers[trial._trial_id])
+        self._rebuild(self._forgotten)
 
     def restore(self, record: StudyRecord) -> None:
-        """Take in every told trial of a log, finished or running, in the order in which they were asked."""
-        for trial in record.trials:
-            if not trial.told:
-                continue
+        """Take in the told trials of a log, finished or running, in the order in which they were asked.
+
+        Those that a sampler which heard of them one by one would have forgotten by now are left out.
+        """
+        told = [trial for trial in record.trials if trial.told]
+        self._forgotten = self._first_known(len(told))
+        self._count = self._forgotten
+        self._lost = {trial.number for trial in told[: self._forgotten] if trial.outcome is None}
+        for trial in told[self._forgotten :]:
             if trial.outcome is None:
-                self.place(trial.number, trial.params)
+                self._check(trial.params)
+                self._draw_placed(trial.number, trial.params)
             else:
                 # A log that was written by hand may have a score without a number.
                 outcome = trial.outcome.held_to(self._cap_bytes)
                 verdict = self._verdict(outcome, trial.curve, trial.size_reserve)
                 self._study.add_trial(self._finished(trial.params, verdict))
+                self._count += 1
 
     @property
     def trials(self) -> list[FrozenTrial]:
@@ -193,6 +200,32 @@ class StudySampler:
             outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb, size_reserve=size_reserve
         )
 
+    def _forget(self) -> None:
+        """Leave to a new Optuna study only what is recent, as of the next trial."""
+        first = self._first_known(self._count)
+        if first != self._forgotten:
+            self._rebuild(first)
+
+    def _rebuild(self, first: int) -> None:
+        """A new Optuna study of the foreign points and of the own trials from the one with this place on."""
+        known = self._study.get_trials(deepcopy=False)[self._foreign_told + first - self._forgotten :]
+        numbers = {trial._trial_id: number for number, trial in self._running.items()}
+        self._running, self._count, self._forgotten = {}, first, first
+        self._study = self._new_study()
+        for trial in known:
+            if trial.state.is_finished():
+                self._study.add_trial(trial)
+                self._count += 1
+            else:
+                self._draw_placed(numbers.pop(trial._trial_id), trial.params)
+        self._lost |= set(numbers.values())
+
+    def _first_known(self, count: int) -> int:
+        """The first trial of which TPE still knows when it has been told of ``count``; random points know of none."""
+        if self._kind == "random":
+            return 0
+        return max(count - HISTORY, 0) // HISTORY_BLOCK * HISTORY_BLOCK
+
     def _new_study(self) -> optuna.Study:
         # create_study announces itself on the console at INFO; the study's own log says the same.
         before = optuna.logging.get_verbosity()
@@ -202,12 +235,18 @@ class StudySampler:
         finally:
             optuna.logging.set_verbosity(before)
         if self._trial_0_bpb is not None:
+            self._foreign_told = len(self._foreign)
             for point, params in self._foreign:
                 verdict = Verdict(TrialState.COMPLETE, point.told(self._trial_0_bpb))
                 study.add_trial(self._finished(params, verdict))
         return study
 
-    def _ask(self, number: int) -> dict[str, Any]:
+    def _draw_placed(self, number: int, params: Mapping[str, Any]) -> None:
+        self._study.enqueue_trial(dict(params))
+        self._draw_point(number)
+
+    def _draw_point(self, number: int) -> dict[str, Any]:
+        self._count += 1
         self._study.sampler = self._sampler(number)
         trial = self._study.ask()
 
@@ -219,6 +258,14 @@ class StudySampler:
             _forget_undrawn(trial)
         self._running[number] = trial
         return dict(trial.params)
+
+    def _check(self, params: Mapping[str, Any]) -> None:
+        wanted = self._names_at(params)
+        if params.keys() != wanted:
+            raise ValueError(f"params must name {sorted(wanted)}, got {sorted(params)}")
+        for name, value in params.items():
+            if not self._parameters[name].contains(value):
+                raise ValueError(f"{name}={value!r} is outside {self._parameters[name]}")
 
     def _names_at(self, params: Mapping[str, Any]) -> set[str]:
         """Names of the parameters of a point; of one that lacks some of them, those of every knob."""

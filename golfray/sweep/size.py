@@ -25,6 +25,7 @@ from golfray.core.quantize import quantize_state
 from golfray.core.settings import ExportSettings, ModelSettings, RunSettings
 from golfray.core.shards import TokenStream, list_shards
 from golfray.sweep.drawn_weights import Walk, initial_state, trained_state, walk_of
+from golfray.sweep.size_estimate import SizeEstimate
 from golfray.sweep.size_formula import (
     HEADER_BYTES,
     SPARSE_EXCESS,
@@ -64,19 +65,6 @@ Rows = Mapping[str, tuple[torch.Tensor, tuple[int, ...]]]
 PackRows = Callable[[Rows, ExportSettings], int]
 
 _TOKENS_READ = 20_000_000
-
-
-@dataclasses.dataclass(frozen=True)
-class SizeEstimate:
-    """Expected bytes of the compressed model, and the share of them by which that is usually missed.
-
-    ``parts``: which tensors take how many of them. ``method``: "closed form" or "drawn weights".
-    """
-
-    bytes: int
-    relative_error: float
-    parts: dict[str, int]
-    method: str
 
 
 def expected_bytes_model(settings: RunSettings, steps: int, unseen: Sequence[int] = ()) -> SizeEstimate:

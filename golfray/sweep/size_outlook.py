@@ -10,9 +10,10 @@ from golfray.core.settings import RunSettings
 from golfray.sweep.costs import GPU_PARAMETERS, GPU_TOKENS_PER_S
 from golfray.sweep.fit import Fit, fit_of
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.size import SizeEstimate, depends_on_steps, expected_bytes_model, parameter_shapes
+from golfray.sweep.size import depends_on_steps, expected_bytes_model, parameter_shapes
 from golfray.sweep.size_calibration import SeedSpread, SizeCalibration, size_runs
-from golfray.sweep.size_foresight import steps_of
+from golfray.sweep.size_estimate import SizeEstimate
+from golfray.sweep.size_foresight import TrainedSizes, steps_of
 
 # Parameters times tokens in a second of one CPU worker: 150 steps of the laptop preset in 15 seconds on two cores.
 _CPU_WORK_PER_S = 3.5e9
@@ -54,7 +55,7 @@ def size_outlook(
     ``guessed_steps``, with an error that also covers runs of a quarter and of four times as many. ``record``: a study
     by whose trials the estimate is corrected. Raises ``ImportError`` where the codec is needed and not installed.
     """
-    own = steps or steps_of(settings, record or StudyRecord())
+    own = steps or steps_of(settings, record or StudyRecord(), TrainedSizes())
     matters, known = depends_on_steps(settings), own is not None
     count = own if own is not None else guessed_steps
 

@@ -22,13 +22,14 @@ from golfray.sweep.trial_record import PRESET
 ALLOW = "--allow-changes"
 
 # What decides which study this is, or what its scores mean.
-_NEVER = ("name", "preset", "scale", "workers", "cap_bytes", "seed", "fixed", "data", "config")
+_NEVER = ("simulation", "name", "preset", "scale", "workers", "cap_bytes", "seed", "fixed", "data", "config")
 
 # How the data are called and where they lie is no part of what they are.
 _PLACE_OF_DATA = ("data.name", "data.folder", "data.tokenizer")
 
-# Words for a person; the file that the space was read from; the paths of the data once more, laid over the preset.
-_NOT_COMPARED = ("source", "data.warning", "fixed.data.folder", "fixed.data.tokenizer")
+# Words for a person, and what was found out about the same files; the file that the space was read from; the paths of
+# the data once more, laid over the preset.
+_NOT_COMPARED = ("source", "data.warning", "data.contaminated", "fixed.data.folder", "fixed.data.tokenizer")
 
 # Sections of a trial's settings that are compared by themselves, or that no configuration has.
 _NOT_FROM_PRESET = ("data", "bytes_code", "cap_bytes", "clock_trace")
@@ -57,11 +58,18 @@ class Change:
         return knob_of(path, value).describe() if section == "knobs" and isinstance(value, Mapping) else shown(value)
 
 
-def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: Mapping[str, Any]) -> list[Change]:
+def changes_since(
+    record: StudyRecord,
+    space: Space,
+    *,
+    bytes_code: int,
+    data: Mapping[str, Any],
+    simulation: Mapping[str, Any] | None = None,
+) -> list[Change]:
     """What differs between the study in ``record`` and what would go on now, in a fixed order.
 
-    ``bytes_code`` and ``data``: as :class:`golfray.sweep.study.Study` takes them. What only one of two versions of
-    golfray says of a space or of data is not compared.
+    ``bytes_code``, ``data`` and ``simulation``: as :class:`golfray.sweep.study.Study` takes them. What only one of two
+    versions of golfray says of a space or of data is not compared.
     """
     header, config = record.header, space.base.config
     now: dict[str, Any] = {
@@ -70,8 +78,10 @@ def changes_since(record: StudyRecord, space: Space, *, bytes_code: int, data: M
         "cap_bytes": config.cap_bytes,
         "bytes_code": bytes_code,
         "golfray_version": golfray.__version__,
+        "simulation": simulation,
     }
-    before = {**header, **header["space"]}
+    # Logs of earlier versions are all of real studies.
+    before = {"simulation": None, **header, **header["space"]}
     before["data"] = {name: value for name, value in header["data"].items() if name in data}
     now["data"] = {name: value for name, value in data.items() if name in before["data"]}
     changes = [

@@ -11,12 +11,14 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import golfray
 from golfray.sweep.agenda import Agenda, job_name
+from golfray.sweep.confirmation import Confirmation, ask_confirmations
 from golfray.sweep.estimate import running_words
 from golfray.sweep.events import LOG_NAME, EventLogError
 from golfray.sweep.executor import Entered, Executor, Finished, Job, JobEvent, Progress, Started
@@ -25,10 +27,12 @@ from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import take_over
-from golfray.sweep.retry import DRIVER_LOST, runs_again, why_hopeless
-from golfray.sweep.size_foresight import SizeForesight
+from golfray.sweep.retry import DRIVER_LOST, JUDGED_ENDS, is_judged, runs_again, why_hopeless
+from golfray.sweep.size_estimate import SizeModel
+from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import Space
 from golfray.sweep.study_folder import StudyFolderError, existing_study
+from golfray.sweep.transitions import Stage, next_stage
 from golfray.sweep.trial_record import TrialRecord
 from golfray.sweep.unbroken import Unbroken
 
@@ -41,7 +45,9 @@ class Study:
     ``bytes_code`` is the size of the packed script of this recipe. ``uniform_bpb`` is the score, in bits per byte, of
     the model that gives every token the same probability: what the sampler is told of a diverged trial. ``data`` is
     the dictionary of that name in ``study_started``; ``tracking_uri`` is where MLflow is, None for the study's own
-    file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes.
+    file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes, ``now`` unix
+    seconds for the log. ``simulation`` is None unless nothing of this is real: then the log says so and does not wait
+    for the disk, since all of it can be simulated again. ``sizes`` foresees them (None: those of real models).
 
     The caller owns the executor and closes it.
     """
@@ -58,6 +64,9 @@ class Study:
         observers: Sequence[Observer] = (),
         tracking_uri: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        simulation: Mapping[str, Any] | None = None,
+        sizes: SizeModel | None = None,
     ) -> None:
         self.folder = folder
         self.record = StudyRecord()
@@ -71,15 +80,19 @@ class Study:
         self._observers = list(observers)
         self._tracking_uri = tracking_uri
         self._clock = clock
+        self._now = now
+        self._simulation = None if simulation is None else dict(simulation)
         self._cap_bytes = space.base.config.cap_bytes
         self._unbroken = Unbroken()
-        self._foresight = SizeForesight(space.fit_probability, bytes_code)
+        self._foresight = SizeForesight(space.fit_probability, bytes_code, sizes or TrainedSizes())
         self._journal: Journal
         self._agenda: Agenda
         self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
+        self._stages: dict[str, Stage] = {}
         self._running: set[str] = set()
-        self._ends: list[Outcome] = []
+        # Only those that decide whether to go on: a study may have thousands.
+        self._ends: deque[Outcome] = deque(maxlen=JUDGED_ENDS)
         self._end_reason: str | None = None
         self._cancelling = False
 
@@ -102,6 +115,14 @@ class Study:
         """
         return self._conduct(changes)
 
+    def confirm(self, plan: Sequence[Confirmation], changes: Sequence[str] = ()) -> StudyRecord:
+        """Run trials of the folder's study again on fresh seeds, and the confirmations that were left unfinished.
+
+        The search rests meanwhile: where it had not come to its end, :meth:`resume` goes on with it. ``changes`` and
+        what is raised: as there.
+        """
+        return self._conduct(changes, plan)
+
     def drain(self, reason: str) -> None:
         """Start nothing more and let the running trials end by themselves. The first reason stays.
 
@@ -121,13 +142,15 @@ class Study:
 
     def running_words(self) -> str:
         """What runs and how long it may still take, for a person who waits for it."""
-        return running_words(self.record, time.time())
+        return running_words(self.record, self._now())
 
-    def _conduct(self, changes: Sequence[str] | None) -> StudyRecord:
-        with Journal(self.folder / LOG_NAME, self._observers, self._unbroken) as self._journal:
+    def _conduct(self, changes: Sequence[str] | None, plan: Sequence[Confirmation] | None = None) -> StudyRecord:
+        log, real = self.folder / LOG_NAME, self._simulation is None
+        with Journal(log, self._observers, self._unbroken, now=self._now, synced=real) as self._journal:
             self.record = self._journal.record
             self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
+            searched = plan is None or self.record.complete
             try:
                 if changes is None:
                     self._journal.write(
@@ -135,6 +158,7 @@ class Study:
                     )
                 else:
                     take_over(self._journal, self._space, changes, self._in_force())
+                    ask_confirmations(self._journal, plan or ())
                 self._agenda = Agenda(
                     self._space,
                     self._journal,
@@ -142,9 +166,10 @@ class Study:
                     bytes_code=self._bytes_code,
                     uniform_bpb=self._uniform_bpb,
                     clock=self._clock,
+                    confirming=plan is not None,
                 )
                 reason = self._drive()
-                complete = self._end_reason is None
+                complete = self._end_reason is None and searched
                 self._journal.write("study_ended", reason=reason, complete=complete, hopeless=self.hopeless)
             except EventLogError as error:
                 self._cancel_all(str(error))
@@ -195,6 +220,7 @@ class Study:
             raise StudyFolderError(f"{folder}: cannot be made: {error.strerror}") from error
         job_id = job_name(self._space.name, trial.number, attempt)
         self._jobs[job_id] = (trial.number, attempt)
+        self._stages[job_id] = Stage.SUBMITTED
         self._journal.write(
             "attempt_submitted", trial=trial.number, attempt=attempt, job_id=job_id, folder=relative.as_posix()
         )
@@ -215,8 +241,7 @@ class Study:
             number += 1
 
     def _handle(self, event: JobEvent) -> None:
-        if event.job_id not in self._jobs:
-            raise RuntimeError(f"the executor reports a job that was never submitted: {event}")
+        self._stages[event.job_id] = next_stage(self._stages.get(event.job_id), event)
         number, attempt = self._jobs[event.job_id]
         where = {"trial": number, "attempt": attempt, "job_id": event.job_id}
         match event:
@@ -227,8 +252,6 @@ class Study:
             case Progress():
                 self._journal.write("progress", **where, step=event.step, metrics=event.metrics)
             case Finished():
-                if event.job_id not in self._running:
-                    raise RuntimeError(f"the executor reports the end of a job twice: {event}")
                 self._finish(self.record.trials[number], where, event.outcome.held_to(self._cap_bytes))
 
     def _finish(self, trial: TrialRecord, where: Mapping[str, Any], outcome: Outcome) -> None:
@@ -247,7 +270,8 @@ class Study:
             self._agenda.run_again(trial)
         else:
             self._agenda.tell(trial)
-        self._ends.append(outcome)
+        if is_judged(outcome):
+            self._ends.append(outcome)
         hopeless = why_hopeless(self._ends)
         if hopeless is not None:
             self._give_up(hopeless)
@@ -275,6 +299,7 @@ class Study:
             "bytes_code": self._bytes_code,
             "slots": self._executor.slots,
             "describe": self._executor.describe(),
+            "simulation": self._simulation,
             "data": self._data,
             "uniform_bpb": self._uniform_bpb,
             "limits": dataclasses.asdict(space.limits),

@@ -9,12 +9,13 @@ from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
 
-# Roles of trials, in the order in which a study asks them.
+# Roles of trials, in the order in which a study asks them; confirmations come once it is asked for them.
 PRESET = "preset"
 PRESET_8BIT = "preset_8bit"
 FIRST_POINT = "first_point"
 REPLICATE = "replicate"
 SAMPLER = "sampler"
+CONFIRM = "confirm"
 
 
 @dataclasses.dataclass
@@ -90,6 +91,11 @@ class TrialRecord:
     def told(self) -> bool:
         """Whether the sampler hears of the trial."""
         return self.told_reason is None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it is another trial on another seed: it measures noise and is no result of the search."""
+        return self.role in (REPLICATE, CONFIRM)
 
     @property
     def outcome(self) -> Outcome | None:

@@ -32,10 +32,17 @@ class MlflowObserver:
 
     ``say`` gets the few lines meant for the person, always on the thread that calls :meth:`on_event` or :meth:`close`:
     one when the store fails for the first time, one when it works again, and at the end what it lacks and how to
-    complete it.
+    complete it. ``close_s``: how long the end of the study may wait; None: ``CLOSE_SECONDS``.
     """
 
-    def __init__(self, study_folder: Path, store: Store | None = None, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        study_folder: Path,
+        store: Store | None = None,
+        say: Callable[[str], None] = print,
+        close_s: float | None = None,
+    ) -> None:
+        self._close_s = close_s
         self._folder = study_folder
         self._store = Store.of(study_folder) if store is None else store
         self._say = say
@@ -67,7 +74,7 @@ class MlflowObserver:
         self._pass_on()
 
     def close(self) -> None:
-        """Write what is left, for at most ``CLOSE_SECONDS``, and say what could not be written.
+        """Write what is left, for at most ``close_s``, and say what could not be written.
 
         Raises ``TrackingError`` as :meth:`on_event` does.
         """
@@ -77,8 +84,9 @@ class MlflowObserver:
         self._wake.set()
         self._thread.join(SILENT_SECONDS)
         if self._thread.is_alive():
-            self._say(f"waiting for MLflow at {self._store.name}, {CLOSE_SECONDS:.0f} s at most")
-            self._thread.join(CLOSE_SECONDS - SILENT_SECONDS)
+            limit_s = CLOSE_SECONDS if self._close_s is None else self._close_s
+            self._say(f"waiting for MLflow at {self._store.name}, {limit_s:.0f} s at most")
+            self._thread.join(limit_s - SILENT_SECONDS)
         self._pass_on()
         if not self._complete:
             trouble = self._trouble or TrackingError(f"MLflow at {self._store.name}: not ready yet")

@@ -48,5 +48,12 @@ def test_studies_and_trials_are_offered_where_they_go(completed, here):
     assert completed(here, "golfray logs adam/t003") == ["adam/t003"]
 
 
+def test_what_can_be_claimed_is_offered(completed, here):
+    assert completed(here, "golfray claim R4") == ["R40", "R41", "R42", "R44", "R45"]
+    assert completed(here, "golfray claim R44 --vs adam/t003") == ["adam/t003"]
+    (here / "runs.json").write_text("{}")
+    assert completed(here, "golfray compare ru") == ["runs.json"]
+
+
 def test_where_there_is_no_study_nothing_is_offered(completed, tmp_path):
     assert completed(tmp_path, "golfray logs ") == []

@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 from golfray.cli.main import app
 from tests.cli.conftest import GOLFRAY
 
-VERBS = ("tune", "status", "show", "logs", "train", "score", "export", "pack", "selftest", "data", "track", "ui")
-VERBS += ("import-records",)
+VERBS = (
+    *("tune", "status", "show", "logs", "confirm", "claim", "compare", "import-records"),
+    *("train", "score", "export", "pack", "selftest", "data", "track", "ui"),
+)
 
 
 def test_help_names_every_verb_and_every_exit_code(golfray):

@@ -148,6 +148,6 @@ def test_a_codec_that_is_missing_ends_it_before_anything_is_trained(
 ) -> None:
     # What Python itself takes for "not to be had".
     monkeypatch.setitem(sys.modules, "brotli", None)
-    with pytest.raises(ImportError, match="codec brotli needs the package brotli: .* -m pip install brotli"):
+    with pytest.raises(ImportError, match=r"codec brotli needs the package brotli: .* -m pip install brotli"):
         run_frontier_trial(tiny_settings(export=FLAT), alone, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -232,7 +232,8 @@ def test_what_is_printed_and_recorded(tiny_corpus: Corpus, demo: Corpus) -> None
     assert lines[2] == demo.warning
     assert len(tiny_corpus.describe(1024)) == 2
     assert demo.to_record() == json.loads(json.dumps(demo.to_record()))
-    assert set(demo.to_record()) == {"folder", "name", "reference", "warning", "digest"}
+    told = {"folder", "name", "reference", "warning", "digest", "val_tokens", "val_bytes", "contaminated"}
+    assert set(demo.to_record()) == told
     assert open_corpus(pathlib.Path(demo.settings().folder), pathlib.Path(demo.settings().tokenizer)) == demo
 
 

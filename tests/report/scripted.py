@@ -166,6 +166,7 @@ class Script:
             "uniform_bpb": 3.2849,
             "limits": {},
             "tracking_uri": None,
+            "simulation": None,
         }
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from golfray.core.settings import ExportSettings
 from golfray.sweep.fit import Fit, fit_of, size_reserve, student_quantile
-from golfray.sweep.size import SizeEstimate
 from golfray.sweep.size_calibration import SeedSpread, SizeCalibration, SizeRun, clip_rule
+from golfray.sweep.size_estimate import SizeEstimate
 
 REFERENCE = ExportSettings()
 STD = ExportSettings(format="flat", clip_attention="std", clip_mlp="std", clip_embedding="std", scale_floor=0.0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
+from golfray.sweep import sampler as sampler_module
 from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, parameters_of
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
@@ -102,6 +103,27 @@ def test_a_rebuilt_sampler_suggests_what_the_old_one_would_have(kind: str, lanes
         assert [trial.constraints for trial in rebuilt.trials] == [trial.constraints for trial in lane.sampler.trials]
         if number >= lanes - 1:
             lane.end(number - lanes + 1)
+
+
+@pytest.mark.parametrize("lag", [0, 2, 9])
+def test_tpe_forgets_what_is_old_and_a_rebuilt_one_forgets_the_same(monkeypatch, lag: int) -> None:
+    """Also trials that still run when they are forgotten, and points that were placed."""
+    monkeypatch.setattr(sampler_module, "HISTORY", 8)
+    monkeypatch.setattr(sampler_module, "HISTORY_BLOCK", 4)
+    lane, known = Lane("tpe"), []
+    for number in range(30):
+        rebuilt = sampler()
+        rebuilt.restore(lane.record)
+        assert lane.ask() == rebuilt.suggest(number)
+        heard = [(trial.params, trial.state, trial.value, trial.constraints) for trial in lane.sampler.trials]
+        assert heard == [(trial.params, trial.state, trial.value, trial.constraints) for trial in rebuilt.trials]
+        assert [params for params, *_ in heard] == [trial.params for trial in lane.record.trials][-len(heard) :]
+        known.append(len(heard))
+        # One is looked at nine trials after it was asked, when the first of them are forgotten already.
+        if number >= lag:
+            lane.end(number - lag)
+    assert max(known) == 8 + 4
+    assert min(known[8:]) == 8 + 1
 
 
 @pytest.mark.parametrize("kind", ["tpe", "random"])

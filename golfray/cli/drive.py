@@ -1,0 +1,59 @@
+"""A study driven on this machine: lanes, those who watch, and what Ctrl-C does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from golfray.cli.output import Output
+
+if TYPE_CHECKING:
+    from golfray.cli.prepare import Prepared
+    from golfray.sweep.records import StudyRecord
+    from golfray.sweep.study import Study
+
+
+def drive(
+    prepared: Prepared, folder: Path, output: Output, conduct: Callable[[Study], StudyRecord]
+) -> tuple[StudyRecord, int | None]:
+    """Start the lanes and let ``conduct`` run the study on them until it ends, however that is.
+
+    Returns its record, and the exit code that follows from an interruption, None where there was none.
+    """
+    from golfray.cli.interrupts import Interrupts
+    from golfray.cli.observers import study_observers
+    from golfray.cluster.executor import RayExecutor
+    from golfray.sweep.study import Study
+    from golfray.tracking.mlflow_observer import MlflowObserver
+
+    space, config = prepared.space, prepared.space.base.config
+    with contextlib.ExitStack() as stack:
+        # On a large machine no more lanes are started than trials will ever fill.
+        executor = stack.enter_context(
+            RayExecutor(
+                folder,
+                config.workers,
+                device=config.runtime.device,
+                max_lanes=prepared.left.most_lanes,
+                data=prepared.corpus.settings(),
+                limits=space.limits,
+            )
+        )
+        study = Study(
+            space,
+            executor,
+            folder,
+            bytes_code=prepared.bytes_code,
+            uniform_bpb=prepared.corpus.reference_points["uniform"],
+            data=prepared.corpus.to_record(),
+            observers=[
+                *study_observers(output, prepared.past),
+                MlflowObserver(folder, prepared.store, output.result),
+            ],
+            tracking_uri=prepared.store.recorded_uri,
+        )
+        interrupts = stack.enter_context(Interrupts(study, output))
+        record = conduct(study)
+    return record, interrupts.exit_code
