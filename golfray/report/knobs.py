@@ -56,6 +56,7 @@ def knobs_document(
         "slope": _estimate(known.slope),
         "why_no_slope": known.why_no_slope,
         "importance_best": None if importances is None else importances.best,
+        "importance_trials": None if importances is None else importances.trials,
         "importance_shuffles": None if importances is None else importances.shuffles,
         "why_no_importance": _why_no_importance(known) if importances is None else None,
         "knobs": [_knob(knob, found.get(knob.path)) for knob in known.knobs],
@@ -149,7 +150,7 @@ def _notes(record: StudyRecord, known: Knowledge, importances: Importances | Non
     by_luck = f"; of {count_text(len(importances.knobs), 'knob')} about {CHANCE * len(importances.knobs):.1f} by luck"
     which = by_luck if told else "; no knob has one that is told apart from chance"
     yield line(
-        f"importance: share in what sets the best {importances.best} of {len(known.scores)} trials apart (PED-ANOVA); "
+        f"importance: share in what sets the best {importances.best} of {importances.trials} trials apart (PED-ANOVA); "
         f"shown where at most {100 * CHANCE:g} % of {importances.shuffles} shuffles of the scores give as much{which}"
     )
 

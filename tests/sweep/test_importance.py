@@ -38,7 +38,7 @@ def test_the_knob_that_decides_is_told_from_those_that_do_not(by_rate) -> None:
     assert max(by_rate.knobs, key=lambda path: by_rate.knobs[path].share) == "a.rate"
     assert by_rate.knobs["a.rate"].chance == pytest.approx(1 / 100), "no shuffle of 99 gives as much"
     assert sum(found.share for found in by_rate.knobs.values()) == pytest.approx(1.0)
-    assert (by_rate.best, by_rate.shuffles) == (5, 99)
+    assert (by_rate.best, by_rate.trials, by_rate.shuffles) == (5, 24, 99)
 
 
 def test_shares_are_those_of_optuna(by_rate, points) -> None:

@@ -165,6 +165,15 @@ def test_a_file_that_is_none_is_refused_with_its_place(folder, name: str) -> Non
     assert str(raised.value).startswith(f"{folder / 'wrong.yaml'}:11:1 warm_start: ")
 
 
+def test_a_file_that_a_parent_names_lies_beside_the_parent(folder) -> None:
+    (folder / "below").mkdir()
+    child = folder / "below" / "child.yaml"
+    child.write_text("extends: ../one.yaml\nname: child\n")
+    assert len(load_space(child, has_gpu=False).warm_start) == 9
+    child.write_text("extends: ../one.yaml\nname: child\nwarm_start: null\n")
+    assert load_space(child, has_gpu=False).warm_start == ()
+
+
 def study_in(folder: Path, space, executor) -> Study:
     folder.mkdir(exist_ok=True)
     return Study(space, executor, folder, bytes_code=BYTES_CODE, uniform_bpb=UNIFORM_BPB, data=DATA)
