@@ -241,3 +241,20 @@ def test_points_that_a_changed_space_has_not_are_left_out(one) -> None:
     sampler.anchor(2.0)
     assert 0 < len(sampler.trials) < len(one.warm_start)
     assert all(trial.params["optimizer.matrix_lr"] >= 0.03 for trial in sampler.trials)
+
+
+def test_foreign_points_outlive_what_the_sampler_forgets(one, synthetic, tmp_path, monkeypatch) -> None:
+    """Of a window of six own trials, cut by threes, and at whichever trial the sampler is rebuilt."""
+    monkeypatch.setattr("golfray.sweep.sampler.HISTORY", 6)
+    monkeypatch.setattr("golfray.sweep.sampler.HISTORY_BLOCK", 3)
+    record = study_in(tmp_path / "long", dataclasses.replace(one, trials=16), synthetic()).run()
+    cap, foreign = record.cap_bytes, one.warm_start
+    for number in (4, 10, 13):
+        rebuilt = StudySampler(one.knobs, kind="tpe", seed=5, cap_bytes=cap, uniform_bpb=UNIFORM_BPB, foreign=foreign)
+        rebuilt.anchor(record.trials[0].bpb)
+        before = StudyRecord()
+        before.header, before.trials = record.header, record.trials[:number]
+        rebuilt.restore(before)
+        assert rebuilt.suggest(number) == record.trials[number].params
+        assert [trial.value for trial in rebuilt.trials[:9]] == [point.told(record.trials[0].bpb) for point in foreign]
+        assert len(rebuilt.trials) <= 9 + 6 + 3
