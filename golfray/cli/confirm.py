@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,14 @@ def confirm(
 ) -> None:
     """Run trials again on fresh seeds, in their study: what `golfray claim` counts."""
     from golfray.cli.wiring import study_folder
+
+    begun = time.time()
     from golfray.sweep.study_folder import only_driver_of
 
     found = _of_one_study(trials)
     folder = study_folder(found[0].study.folder)
     with only_driver_of(folder):
-        code = _confirm(found, folder, seeds, paired, allow_changes, output)
+        code = _confirm(found, folder, seeds, paired, allow_changes, begun, output)
     if code != OK:
         raise typer.Exit(code)
 
@@ -53,7 +56,13 @@ def _of_one_study(texts: list[str]) -> list[FoundTrial]:
 
 
 def _confirm(
-    found: list[FoundTrial], folder: Path, seeds: int, paired: bool, allow_changes: bool, output: Output
+    found: list[FoundTrial],
+    folder: Path,
+    seeds: int,
+    paired: bool,
+    allow_changes: bool,
+    begun: float,
+    output: Output,
 ) -> int:
     """Run them; returns the exit code."""
     from golfray.cli.drive import drive
@@ -77,7 +86,7 @@ def _confirm(
     for each in found:
         own = ", ".join(str(item.seed) for item in plan if item.of == each.trial.number)
         output.say(f"t{each.trial.number:03d} runs again on {'seed' if seeds == 1 else 'seeds'} {own}")
-    ended, interrupted = drive(prepared, folder, output, lambda study: study.confirm(plan, prepared.changes))
+    ended, interrupted = drive(prepared, folder, output, begun, lambda study: study.confirm(plan, prepared.changes))
     return _show_end(ended, found, folder, interrupted, output)
 
 

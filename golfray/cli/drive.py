@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def drive(
-    prepared: Prepared, folder: Path, output: Output, conduct: Callable[[Study], StudyRecord]
+    prepared: Prepared, folder: Path, output: Output, held_since: float, conduct: Callable[[Study], StudyRecord]
 ) -> tuple[StudyRecord, int | None]:
     """Start the lanes and let ``conduct`` run the study on them until it ends, however that is.
 
-    Returns its record, and the exit code that follows from an interruption, None where there was none.
+    ``held_since``: when the command began, in unix seconds; this machine is booked from then on. Returns
+    its record, and the exit code that follows from an interruption, None where there was none.
     """
     from golfray.cli.interrupts import Interrupts
     from golfray.cli.observers import study_observers
@@ -53,6 +54,8 @@ def drive(
                 MlflowObserver(folder, prepared.store, output.result),
             ],
             tracking_uri=prepared.store.recorded_uri,
+            price=prepared.price,
+            held_since=held_since,
         )
         interrupts = stack.enter_context(Interrupts(study, output))
         record = conduct(study)

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from golfray.cli.output import Output
     from golfray.cluster.preflight import LanePlan
+    from golfray.sweep.budget import Price
     from golfray.sweep.costs import Costs, Work
     from golfray.sweep.plan import CorpusFacts
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
 
 
-def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> None:
+def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None, output: Output) -> None:
     """Say the plan of a study of ``space`` in ``study_folder``, and what of it could not be kept here.
 
-    Raises ``BudgetTooSmall``, ``EnvironmentProblem``, ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or
-    ``TrackingError`` where the study itself would be refused.
+    ``price``: what a node costs, None where nobody said. Raises ``BudgetTooSmall``, ``EnvironmentProblem``,
+    ``DiskTooSmall``, ``CodecMissing``, ``DataError`` or ``TrackingError`` where the study itself would be refused.
     """
     from golfray.cli.prepare import disk_of
     from golfray.cli.wiring import check_codecs
@@ -30,6 +31,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     from golfray.sweep.agenda import work_left
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
+    from golfray.sweep.executor import Holding
     from golfray.sweep.past_studies import recorded_study
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
@@ -46,7 +48,17 @@ def dry_run(space: Space, study_folder: Path, store: Store, output: Output) -> N
     code = bytes_code(config.to_run_settings(0))
     earlier = recorded_study(study_folder.parent, work, lanes.slots)
     record = None if earlier is None else earlier[1]
-    plan = plan_study(space, corpus, costs, disk, lanes=lanes.slots, bytes_code=code, earlier=record)
+    plan = plan_study(
+        space,
+        corpus,
+        costs,
+        disk,
+        lanes=lanes.slots,
+        bytes_code=code,
+        holding=Holding(nodes=1, gpus=lanes.gpus),
+        price=price,
+        earlier=record,
+    )
     here = Surroundings(
         lanes=lanes.describe(),
         fidelity=fidelity,

@@ -37,6 +37,12 @@ TRACKING_URI = typer.Option(
     "mlflow.db in its folder. "
     "A server's user and password belong into the environment, as MLFLOW_TRACKING_USERNAME and _PASSWORD.",
 )
+USD_PER_HOUR = typer.Option(
+    None,
+    "--usd-per-hour",
+    metavar="USD",
+    help="What one node costs an hour, where budget.instance names none of clusters/prices.yaml (docs/budget.md).",
+)
 STUDY_ARGUMENT = typer.Argument(
     None,
     metavar="STUDY",

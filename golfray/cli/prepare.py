@@ -9,6 +9,7 @@ import dataclasses
 import os
 import shlex
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
     from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.budget import Price
     from golfray.sweep.disk_room import StudyDisk
+    from golfray.sweep.executor import Holding
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
     from golfray.tracking.store import Store
@@ -36,6 +39,7 @@ class Prepared:
     corpus: Corpus
     store: Store
     bytes_code: int
+    price: Price | None
     record: StudyRecord
     past: list[dict[str, Any]]
     changes: list[str]
@@ -84,16 +88,20 @@ def prepare(
     sets: list[str],
     allow: bool,
     output: Output,
+    usd_per_hour: float | None = None,
     left_of: Callable[[Space, StudyRecord], WorkLeft] | None = None,
 ) -> Prepared:
     """Settle everything about the study in ``folder``, which this process holds, and say it.
 
     ``opened``: what :func:`on_its_corpus` made of a file's space; None takes the space of the folder's log, with
-    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has. ``left_of``
-    says what is to be run, by default all that the budget leaves. Raises, with
-    an exit code, what would end the study later: changes nobody allowed, data that are not there, a budget or disk that
-    is too small, a store that cannot be written.
+    ``sets`` over it. ``named``: the MLflow store that was asked for; None takes the one that the log has.
+    ``usd_per_hour``: a node's price; None leaves it to the space, or to the log where its space goes on. ``left_of``
+    says what is to be run, by default all that the budget leaves. Raises, with an exit code, what would end the study
+    later: changes nobody allowed, data that are not there, a budget or disk that is too small, a store that cannot be
+    written.
     """
+    import torch
+
     from golfray.cli.wiring import check_codecs, passes_lines
     from golfray.config.errors import ConfigError
     from golfray.config.resolve import Layer
@@ -101,6 +109,7 @@ def prepare(
     from golfray.sweep.agenda import work_left
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
+    from golfray.sweep.executor import Holding
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
@@ -115,16 +124,26 @@ def prepare(
             "--executor sim` goes on with it",
             file=str(folder),
         )
+    goes_on = opened is None
     if opened is None:
         layers = [*_demo_built_again(record), Layer.from_sets(sets)]
         opened = on_its_corpus(space_of(record, str(log), layers))
     space, corpus = opened
     check_codecs(space)
     size, changes = bytes_code(space.base.config.to_run_settings(0)), []
+    price = study_price(space, None if not goes_on else record, usd_per_hour)
     if past:
-        found = changes_since(record, space, bytes_code=size, data=corpus.to_record())
+        found = changes_since(record, space, bytes_code=size, data=corpus.to_record(), price=price)
         changes = allowed_changes(found, folder, allow=allow)
-    left = (left_of or work_left)(space, record)
+    left = paid_left(
+        (left_of or work_left)(space, record),
+        record,
+        space,
+        price,
+        Holding(nodes=1, gpus=torch.cuda.device_count()),
+        time.time(),
+        confirms=left_of is not None,
+    )
     config = space.base.config
     output.say(*space.describe())
     output.detail(*space.describe_knobs())
@@ -136,7 +155,46 @@ def prepare(
         warning = store.check()
         if warning is not None:
             output.result(warning)
-    return Prepared(space, corpus, store, size, record, past, changes, left)
+    return Prepared(space, corpus, store, size, price, record, past, changes, left)
+
+
+def paid_left(
+    left: WorkLeft,
+    record: StudyRecord,
+    space: Space,
+    price: Price | None,
+    holding: Holding,
+    now: float,
+    *,
+    confirms: bool = False,
+) -> WorkLeft:
+    """``left``, with nothing in it where a study that came to its end has not the money for one attempt more.
+
+    ``holding``: what its driver will hold. Raises ``BudgetTooSmall`` where any other study has not: that is said before
+    anything starts.
+    """
+    from golfray.sweep.budget import BudgetTooSmall, allowance, booked, check_first
+
+    budget, settings = space.budget, dataclasses.asdict(space.base.config.to_run_settings(0))
+    allowed = allowance(
+        budget, space.limits, settings, booked(record), holding, price, held_since=now, slots=holding.nodes
+    )
+    try:
+        check_first(allowed, settings, now, confirms=confirms)
+    except BudgetTooSmall:
+        if confirms or not record.complete:
+            raise
+        return dataclasses.replace(left, paid=False)
+    return left
+
+
+def study_price(space: Space, going_on: StudyRecord | None, usd_per_hour: float | None) -> Price | None:
+    """What a node costs: as the option says, or the space; ``going_on``: the study whose own space and price it is."""
+    from golfray.sweep.budget import Price
+    from golfray.sweep.prices import price_of
+
+    known = None if going_on is None else Price.of(going_on)
+    return known if known is not None and usd_per_hour is None else price_of(space.budget, usd_per_hour, Path())
 
 
 def _demo_built_again(record: StudyRecord) -> list[Layer]:

@@ -37,20 +37,22 @@ def simulate(
     resumes: bool,
     allow: bool,
     sets: list[str],
+    usd_per_hour: float | None,
     output: Output,
 ) -> int:
     """Run or resume a simulated study in ``folder``; returns the exit code.
 
     ``space`` None: that of the folder's log. ``named``: the MLflow store that was asked for; None takes the log's.
     ``options``: texts NAME=VALUE; a study that goes on does so on the machine that its log has, and any other is
-    refused. Raises, with an exit code, what is wrong with any of these.
+    refused. ``usd_per_hour``: a node's price, where it is said. Raises, with an exit code, what is wrong with any of
+    these.
     """
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
 
     if not resumes:
         create_study_folder(folder)
     with only_driver_of(folder):
-        return _drive(space, folder, named, options, allow=allow, sets=sets, output=output)
+        return _drive(space, folder, named, options, allow=allow, sets=sets, usd_per_hour=usd_per_hour, output=output)
 
 
 def _drive(
@@ -61,10 +63,12 @@ def _drive(
     *,
     allow: bool,
     sets: list[str],
+    usd_per_hour: float | None,
     output: Output,
 ) -> int:
     from golfray.cli.interrupts import Interrupts
     from golfray.cli.observers import study_observers
+    from golfray.cli.prepare import paid_left, study_price
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
     from golfray.sweep.agenda import work_left
@@ -83,18 +87,25 @@ def _drive(
     log = folder / LOG_NAME
     past = list(read_events(log)) if log.exists() else []
     record = StudyRecord.from_events(past)
+    goes_on = space is None
     if space is None:
         space = space_of(record, str(log), [Layer.from_sets(sets)])
     config = space.base.config
     simulation = _simulation_of(record, folder, config.scale, options)
     law, size = LAWS[simulation.scale], bytes_code(config.to_run_settings(0))
     data, machine, changes = _data(law), simulation.to_record(), list[str]()
+    price = study_price(space, record if goes_on else None, usd_per_hour)
     if past:
-        found = changes_since(record, space, bytes_code=size, data=data, simulation=machine)
+        found = changes_since(record, space, bytes_code=size, data=data, simulation=machine, price=price)
         changes = allowed_changes(found, folder, allow=allow)
     output.say(WARNING, *space.describe())
     output.detail(*space.describe_knobs())
-    if work_left(space, record).nothing:
+    clock = FakeClock(max(time.time(), record.last_event or 0.0))
+    executor = SimulatedExecutor(
+        simulation, clock, workers=config.workers, limits=space.limits, knobs=[knob.path for knob in space.knobs]
+    )
+    left = paid_left(work_left(space, record), record, space, price, executor.holding, clock.now())
+    if left.nothing:
         output.say(f"nothing is left to run: {record.end_reason}; a larger budget would go on")
         return show_end(record, folder, output, None)
     store = Store.of(folder, record.header.get("tracking_uri")) if named is None else named
@@ -102,17 +113,8 @@ def _drive(
     warning = store.check()
     if warning is not None:
         output.result(warning)
-    clock = FakeClock(max(time.time(), record.last_event or 0.0))
     with contextlib.ExitStack() as stack:
-        executor = stack.enter_context(
-            SimulatedExecutor(
-                simulation,
-                clock,
-                workers=config.workers,
-                limits=space.limits,
-                knobs=[knob.path for knob in space.knobs],
-            )
-        )
+        stack.enter_context(executor)
         study = Study(
             space,
             executor,
@@ -126,6 +128,7 @@ def _drive(
             now=clock.now,
             simulation=machine,
             sizes=SimulatedSizes(law),
+            price=price,
         )
         interrupts = stack.enter_context(Interrupts(study, output))
         record = study.resume(changes) if past else study.run()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import time
 from pathlib import Path
 
 import typer
 
 from golfray.cli.exit_codes import OK
-from golfray.cli.options import SETS, TRACKING_URI, complete_study
+from golfray.cli.options import SETS, TRACKING_URI, USD_PER_HOUR, complete_study
 from golfray.cli.output import Output, with_output
 from golfray.cli.study_end import show_end
 
@@ -40,6 +41,7 @@ def tune(
         False, "--dry-run", help="Say the trials, lanes, time, disk and sizes of a new study; start and write nothing."
     ),
     tracking_uri: str | None = TRACKING_URI,
+    usd_per_hour: float | None = USD_PER_HOUR,
     sets: list[str] = SETS,
     executor: ExecutorName = typer.Option(
         ExecutorName.RAY, help="ray trains; sim only simulates, in seconds and on any machine (docs/simulator.md)."
@@ -52,13 +54,16 @@ def tune(
 ) -> None:
     """Search a space: train, export and score trials, and end with the best that fits under the cap."""
     from golfray.cli.drive import drive
-    from golfray.cli.prepare import on_its_corpus, prepare, read_space
+    from golfray.cli.prepare import on_its_corpus, prepare, read_space, study_price
     from golfray.cli.wiring import study_folder
 
+    begun = time.time()
     simulated = executor is ExecutorName.SIM
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     _refuse_half_simulated(simulated, sim, dry_run)
     space = None if space_file is None else read_space(space_file, sets, simulated=simulated)
+    # Before anything heavy: a price that is wrong is a typing mistake.
+    price = None if space is None else study_price(space, None, usd_per_hour)
     if resume is not None:
         from golfray.report.lookup import find_study
 
@@ -74,7 +79,7 @@ def tune(
         from golfray.cli.dry_run import dry_run as say_plan
 
         assert space is not None
-        say_plan(space, folder, Store.of(folder, tracking_uri), output)
+        say_plan(space, folder, Store.of(folder, tracking_uri), price, output)
         return
 
     from golfray.sweep.study_folder import create_study_folder, only_driver_of
@@ -86,7 +91,15 @@ def tune(
 
         named = store if resume is None or tracking_uri is not None else None
         code = simulate(
-            space, folder, named, sim, resumes=resume is not None, allow=allow_changes, sets=sets, output=output
+            space,
+            folder,
+            named,
+            sim,
+            resumes=resume is not None,
+            allow=allow_changes,
+            sets=sets,
+            usd_per_hour=usd_per_hour,
+            output=output,
         )
         if code != OK:
             raise typer.Exit(code)
@@ -97,7 +110,9 @@ def tune(
     # A study that goes on is tracked where it was, unless an address says otherwise.
     named = store if resume is None or tracking_uri is not None else None
     with only_driver_of(folder):
-        prepared = prepare(opened, folder, named, sets=sets, allow=allow_changes, output=output)
+        prepared = prepare(
+            opened, folder, named, sets=sets, allow=allow_changes, output=output, usd_per_hour=usd_per_hour
+        )
         if prepared.left.nothing:
             output.say(f"nothing is left to run: {prepared.record.end_reason}; a larger budget would go on")
             code = show_end(prepared.record, folder, output, None)
@@ -106,6 +121,7 @@ def tune(
                 prepared,
                 folder,
                 output,
+                begun,
                 lambda study: study.resume(prepared.changes) if prepared.resumes else study.run(),
             )
             code = show_end(record, folder, output, interrupted)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from golfray.cluster.ledger import Entry, Stage
-from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.limits import OWN_TIME, PhaseLimits
 from golfray.sweep.trial_record import setting_at
 
 # A report may be this many times later than those before it were, or than it should be by what the warm-up took.
 _LATE_REPORTS = 3.0
 # Where nothing says how far apart reports will be, the first one may take this many times ``progress``.
 _UNKNOWN_PACE = 10.0
-
-# Phases for which a run has a time of its own, and the setting that says it.
-_OWN_TIME = {"train": "stop.seconds", "sliding": "evaluation.sliding_seconds"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,7 @@ def overdue(entry: Entry, limits: PhaseLimits, now: float) -> Overdue | None:
     if entry.stage is not Stage.RUNNING:
         missing = "not every rank took it" if entry.stage is Stage.OFFERED else "no lane took it, though one was free"
         return _passed(Overdue("start", "start", limits.start, missing), now - entry.waiting_since)
-    own = _OWN_TIME.get(entry.phase)
+    own = OWN_TIME.get(entry.phase)
     whole = limits.of(entry.phase, None if own is None else setting_at(entry.job.settings, own))
     if whole is not None:
         missing = "no phase was entered" if entry.phase == "start" else "it was not over"

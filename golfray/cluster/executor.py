@@ -17,7 +17,7 @@ from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.nodes import RayNodes
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
 from golfray.core.settings import DataSettings
-from golfray.sweep.executor import Finished, Job, JobEvent
+from golfray.sweep.executor import Finished, Holding, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 
@@ -109,6 +109,14 @@ class RayExecutor:
     def slots(self) -> int:
         """How many jobs run at once: one a lane."""
         return self._plan.slots
+
+    @property
+    def holding(self) -> Holding:
+        """All nodes of the cluster with all their GPUs, whether lanes use them or not."""
+        import ray
+
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        return Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))
 
     def describe(self) -> list[str]:
         """Lines that say the concurrency, how it follows from the machine, and where Ray's files are."""

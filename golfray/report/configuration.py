@@ -71,9 +71,7 @@ def _space_lines(space: Space) -> Iterator[str]:
     yield ""
     for path, value in space.implied.items():
         yield f"{path} is {shown(value)} wherever the sampler searches: bits vary"
-    budget = [count_text(space.trials, "trial")] if space.trials is not None else []
-    budget += [f"{space.minutes:g} minutes"] if space.minutes is not None else []
-    yield f"budget: {' or '.join(budget)}; trial 0 runs on {count_text(space.replicates, 'seed')}"
+    yield f"budget: {' or '.join(space.budget.words())}; trial 0 runs on {count_text(space.replicates, 'seed')}"
     yield f"sampler: {space.sampler}, seed {space.seed}"
     for index, point in enumerate(space.first_points):
         yield f"first point {index}: {', '.join(f'{path} {shown(value)}' for path, value in point.items())}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from golfray.report.cost import cost_document
 from golfray.report.numbers import knob_paths, knob_value
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranked_trials, ranks
@@ -45,6 +46,7 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "last_event": record.last_event,
         "generation": record.generation,
         "seconds": record.driven_seconds,
+        "cost": cost_document(record),
         "end_reason": record.end_reason,
         "complete": record.complete,
         "tracking_uri": header.get("tracking_uri"),

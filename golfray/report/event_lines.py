@@ -18,6 +18,7 @@ from golfray.report.numbers import (
 )
 from golfray.report.printable import line
 from golfray.report.progress import ended_trials, planned_trials
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord, best_feasible
 
@@ -74,9 +75,7 @@ class EventLines:
 
     def _header(self, beginning: str) -> str:
         record = self._record
-        header, budget = record.header, record.header["budget"]
-        limits = [count_text(budget["trials"], "trial")] if budget.get("trials") else []
-        limits += [f"{budget['minutes']:g} minutes"] if budget.get("minutes") else []
+        header, limits = record.header, StudyBudget.from_dict(record.header["budget"]).words()
         return beginning.format(name=record.name) + (
             f"{header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
             f"{' or '.join(limits) or 'no limit'}, cap {record.cap_bytes:,} bytes"

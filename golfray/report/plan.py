@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from golfray.config.sizes import count_text, size_text
+from golfray.report.cost import forecast_document, time_words, usd_words
 from golfray.report.numbers import bytes_text, fidelity_text, margin_text, seconds_text, value_text
 from golfray.sweep.disk_room import free_bytes
 from golfray.sweep.fit import chance_text
@@ -42,6 +43,7 @@ def plan_lines(plan: StudyPlan, here: Surroundings) -> list[str]:
         f"trials run as: {fidelity_text(here.fidelity)}",
         *here.lanes,
         *_time(plan),
+        *_forecast(plan),
         *_disk(plan, here),
         f"MLflow: {here.store}",
         *([] if here.warning is None else [f"  {here.warning}"]),
@@ -58,7 +60,7 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
         "preset": plan.preset,
         "scale": plan.scale,
         "cap_bytes": plan.cap_bytes,
-        "budget": plan.budget,
+        "budget": plan.budget.to_dict(),
         "trials": {"count": len(plan.roles), "roles": list(plan.roles), "limited_by_time": plan.time.limited},
         "fidelity": dict(here.fidelity),
         "lanes": {"count": plan.lanes, "workers": plan.workers, "describe": list(here.lanes)},
@@ -74,6 +76,8 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
             "close_s": costs.close_s,
             "sources": list(costs.sources),
         },
+        "forecast": forecast_document(plan.forecast),
+        "usd_per_hour": None if plan.price is None else plan.price.usd_per_hour,
         "disk": {
             "study_folder": str(here.study_folder),
             "study_folder_taken": here.taken,
@@ -104,9 +108,7 @@ def plan_document(plan: StudyPlan, here: Surroundings) -> dict[str, Any]:
 def _trials(plan: StudyPlan) -> Iterator[str]:
     counted = collections.Counter(plan.roles)
     words = ", ".join(role if count == 1 else f"{count} {role}" for role, count in counted.items())
-    trials, minutes = plan.budget["trials"], plan.budget["minutes"]
-    limits = [f"{count_text(int(trials), 'trial')} without replicates"] if trials is not None else []
-    limits += [f"{minutes:g} minutes"] if minutes is not None else []
+    limits = plan.budget.words(" without replicates")
     ends = ", as time allows" if plan.time.limited else ""
     yield f"{count_text(len(plan.roles), 'trial')}{ends}: {words} (budget: {' or '.join(limits)})"
 
@@ -123,6 +125,15 @@ def _time(plan: StudyPlan) -> Iterator[str]:
     yield f"  end: {seconds_text(costs.close_s)}"
     for source in costs.sources:
         yield f"  {source}"
+
+
+def _forecast(plan: StudyPlan) -> Iterator[str]:
+    if plan.forecast is None:
+        return
+    yield f"  to the last trial's end: {time_words(plan.forecast)}"
+    usd = usd_words(plan.forecast)
+    if plan.price is not None and usd is not None:
+        yield f"cost: {usd}; a node costs {plan.price.usd_per_hour:g} USD an hour ({plan.price.source})"
 
 
 def _lanes(plan: StudyPlan) -> str:

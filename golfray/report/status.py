@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from golfray.config.sizes import count_text, size_text
+from golfray.report.cost import cost_document, cost_line, forecast_document, study_forecast, time_words
 from golfray.report.documents import running_entry, study_document
-from golfray.report.live_table import rough_seconds_text
 from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
 from golfray.report.summary import resume_command
+from golfray.sweep.forecast import Forecast
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.statistics import claim
 from golfray.sweep.study_folder import Driver, driver_of, is_held
@@ -75,6 +76,8 @@ class StudyStatus:
             "ended": ended_trials(record),
             "running": [running_entry(trial) for trial in running_trials(record)],
             "seconds_left": study_seconds_left(record, self.now) if self.driven else None,
+            "cost": cost_document(record, self._until),
+            "forecast": forecast_document(self._forecast),
             "last_event_age_s": max(self.now - (record.last_event or self.now), 0.0),
             "disk_bytes": self.disk_bytes,
             "next_command": self.next_command(),
@@ -94,6 +97,7 @@ class StudyStatus:
     def lines(self) -> list[str]:
         """For a person, a fact a line."""
         record, header = self.record, self.record.header
+        cost = cost_line(record, self._until, self._forecast)
         lines = [
             f"study {record.name} in {self.study.folder}: {self._condition_words()}",
             f"  {header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
@@ -104,10 +108,20 @@ class StudyStatus:
             f"best feasible: {self._best_words()}",
             f"seed noise: {claim(record).noise}",
             f"time: {self._time_words()}",
+            *([] if cost is None else [cost]),
             f"disk: {size_text(self.disk_bytes)}",
         ]
         command = self.next_command()
         return lines if command is None else [*lines, f"next: {command}"]
+
+    @property
+    def _until(self) -> float | None:
+        """Until when its nodes are held; None: its last record says it."""
+        return self.now if self.driven else None
+
+    @property
+    def _forecast(self) -> Forecast | None:
+        return study_forecast(self.record, self.now) if self.driven else None
 
     def _condition_words(self) -> str:
         if self.condition == RUNNING:
@@ -155,9 +169,9 @@ class StudyStatus:
         last = record.last_event or self.now
         since = max(self.now - last, 0.0)
         words = f"{seconds_text(record.driven_seconds + (since if self.driven else 0.0))} at work"
-        left = study_seconds_left(record, self.now) if self.driven else None
-        if left is not None:
-            words += f", about {rough_seconds_text(left)} left"
+        found = self._forecast
+        if found is not None:
+            words += f"; left: {time_words(found)}, drawn from {count_text(found.known, 'trial')} of it"
         return f"{words}; last event {seconds_text(since)} ago"
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from golfray.config.errors import ConfigError
 from golfray.config.positions import parse_value
 from golfray.config.sizes import count_text
+from golfray.report.cost import cost_line
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -55,6 +56,9 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
     ]
     for part in parts:
         _print(console, *part, *apart)
+    cost = cost_line(record)
+    if cost is not None:
+        _print(console, line(cost), *apart)
     for command in _next_commands(record, folder, said):
         # In one piece on a terminal too, where it is copied from.
         console.print(command, soft_wrap=True)

@@ -1,7 +1,8 @@
 """What a study runs next, and how much it has left to run.
 
 What was asked is finished first: a trial to be run again goes before any new point. Then come the planned points, then
-the sampler's. The budget limits what is asked, never what is finished.
+the sampler's. The budget's trials and minutes limit what is asked, never what is finished; its GPU-hours and USD limit
+every attempt (:mod:`golfray.sweep.budget`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
 from golfray.config.sizes import count_text
+from golfray.sweep.budget import Allowance
 from golfray.sweep.confirmation import unfinished_confirmations
 from golfray.sweep.fit import Fit
 from golfray.sweep.journal import Journal
@@ -26,6 +28,7 @@ from golfray.sweep.sampler import StudySampler
 from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
 from golfray.sweep.trial_record import (
+    CONFIRM,
     FIRST_POINT,
     PRESET,
     REPLICATE,
@@ -53,7 +56,8 @@ class WorkLeft:
     ``unfinished``: numbers of trials that were asked and need an attempt. ``planned``: points that were not asked yet.
     ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``seconds``: what
     is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over. ``complete``:
-    whether the study ended because its budget, as it was then, was spent.
+    whether the study ended because its budget, as it was then, was spent. ``paid``: whether its GPU-hours and USD hold
+    one more attempt.
     """
 
     unfinished: tuple[int, ...]
@@ -61,12 +65,13 @@ class WorkLeft:
     suggestions: int | None
     seconds: float
     complete: bool
+    paid: bool = True
 
     @property
     def nothing(self) -> bool:
         """Whether there is no trial to run any more, and the log says that the study ended with that."""
         asks = self.seconds > 0 and (self.suggestions != 0 or bool(self.planned))
-        return self.complete and not self.unfinished and not asks
+        return self.complete and not (self.paid and (self.unfinished or asks))
 
     @property
     def most_lanes(self) -> int | None:
@@ -78,7 +83,7 @@ class WorkLeft:
 
 def work_left(space: Space, record: StudyRecord) -> WorkLeft:
     """What the budget of ``space`` leaves after what ``record`` says was asked; all of it for an empty record."""
-    spare = None if space.trials is None else max(space.trials - asked_trials(record), 0)
+    spare = None if space.budget.trials is None else max(space.budget.trials - asked_trials(record), 0)
     planned, searched = [], 0
     for point in _not_asked(space, record):
         if point.role == REPLICATE:
@@ -91,7 +96,7 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
         unfinished=tuple(trial.number for trial in record.trials if trial.unfinished or trial.number in again),
         planned=tuple(planned),
         suggestions=None if spare is None else spare - searched,
-        seconds=math.inf if space.minutes is None else 60 * space.minutes - record.driven_seconds,
+        seconds=math.inf if space.budget.minutes is None else 60 * space.budget.minutes - record.driven_seconds,
         complete=record.complete,
     )
 
@@ -140,9 +145,9 @@ def end_refused(journal: Journal, study: str, trial: TrialRecord) -> None:
 class Agenda:
     """Decides what runs next. Begins with what the journal's record leaves to do; asks, and logs what it asked.
 
-    ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds. ``foresight``
-    knows the sizes to expect. With ``confirming`` the search rests: unfinished confirmations are run, and nothing is
-    asked.
+    ``bytes_code`` and ``uniform_bpb``: see :class:`golfray.sweep.study.Study`; ``clock`` gives seconds, ``now`` unix
+    seconds. ``foresight`` knows the sizes to expect; every attempt must fit into what is ``allowed``. With
+    ``confirming`` the search rests: unfinished confirmations are run, and nothing is asked.
     """
 
     def __init__(
@@ -150,19 +155,25 @@ class Agenda:
         space: Space,
         journal: Journal,
         foresight: SizeForesight,
+        allowed: Allowance,
         *,
         bytes_code: int,
         uniform_bpb: float,
         clock: Callable[[], float],
+        now: Callable[[], float],
         confirming: bool = False,
     ) -> None:
         # Why nothing that could be asked would run; None while something may.
         self.hopeless: str | None = None
         # Why nothing more is asked although there is budget left: all that the sampler suggests is too large.
         self.nothing_fits: str | None = None
+        # Why not even one more attempt is paid for; once that is so it stays so, since nodes are held whatever runs.
+        self.unpaid: str | None = None
         self._space = space
         self._journal = journal
         self._foresight = foresight
+        self._allowed = allowed
+        self._now = now
         self._bytes_code = bytes_code
         self._clock = clock
         self._sampler = StudySampler(
@@ -188,11 +199,15 @@ class Agenda:
     def next(self) -> TrialRecord | None:
         """The trial to run next, logged as asked; None where nothing is to be run now."""
         if self._again:
-            return self._journal.record.trials[self._again.popleft()]
-        while self.hopeless is None and self.nothing_fits is None and self._clock() < self._deadline:
+            waiting = self._journal.record.trials[self._again[0]]
+            if not self._is_paid(waiting.settings or {}, confirms=waiting.role == CONFIRM):
+                return None
+            self._again.popleft()
+            return waiting
+        while self._may_ask and self._clock() < self._deadline:
             if not self._planned and self._suggestions <= 0:
                 return None
-            trial = self._ask_planned(self._planned.popleft()) if self._planned else self._suggest()
+            trial = self._ask_planned() if self._planned else self._suggest()
             if trial is not None:
                 return trial
         return None
@@ -215,18 +230,36 @@ class Agenda:
 
     def spent(self) -> str:
         """What of the budget is spent, now that nothing is left to ask."""
+        if self.unpaid is not None:
+            return f"budget spent: {self.unpaid}"
         if self._confirming:
             return "confirmations done"
         if self._clock() >= self._deadline:
-            return f"budget spent: {self._space.minutes:g} minutes"
+            return f"budget spent: {self._space.budget.minutes:g} minutes"
         return f"budget spent: {count_text(asked_trials(self._journal.record), 'trial')}"
 
-    def _ask_planned(self, point: Point) -> TrialRecord | None:
-        """A point that runs whatever the sampler thinks; None where it is certain not to fit."""
-        if point.told:
-            self._sampler.place(len(self._journal.record.trials), point.params)
+    @property
+    def _may_ask(self) -> bool:
+        return self.hopeless is None and self.nothing_fits is None and self.unpaid is None
+
+    def _is_paid(self, settings: Mapping[str, Any], *, confirms: bool = False) -> bool:
+        """Whether an attempt surely ends before the budget's money or GPU-hours do, were it to start now."""
+        now = self._now()
+        if self._allowed.fits(settings, now, confirms=confirms):
+            return True
+        self.unpaid = self._allowed.why_not(settings, now, confirms=confirms)
+        return False
+
+    def _ask_planned(self) -> TrialRecord | None:
+        """The point that runs next whatever the sampler thinks; None where it is certain not to fit, or not paid."""
+        point = self._planned[0]
         fit = self._fit(point.resolved)
         too_large = is_too_large(point.role, fit, self._space.fit_probability)
+        if not too_large and not self._is_paid(self._settings(point.resolved)):
+            return None
+        self._planned.popleft()
+        if point.told:
+            self._sampler.place(len(self._journal.record.trials), point.params)
         trial = self._ask(
             role=point.role,
             params=point.params,
@@ -239,7 +272,7 @@ class Agenda:
         return None if too_large else trial
 
     def _suggest(self) -> TrialRecord | None:
-        """A point of the sampler's; None where the configuration does not allow it, or it cannot fit."""
+        """A point of the sampler's; None where the configuration does not allow it, it cannot fit, or is not paid."""
         self._suggestions -= 1
         params = self._sampler.suggest(len(self._journal.record.trials))
         try:
@@ -253,6 +286,8 @@ class Agenda:
         self._refused_in_a_row = 0
         fit = self._fit(resolved)
         too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
+        if not too_large and not self._is_paid(self._settings(resolved)):
+            return None
         trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
         if not too_large:
             self._too_large_in_a_row = 0
@@ -268,6 +303,9 @@ class Agenda:
 
     def _fit(self, resolved: Resolved) -> Fit | None:
         return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)
+
+    def _settings(self, resolved: Resolved) -> dict[str, Any]:
+        return dataclasses.asdict(resolved.config.to_run_settings(self._bytes_code))
 
     def _ask(
         self,
@@ -297,7 +335,7 @@ class Agenda:
             params=params,
             told=told_reason is None,
             told_reason=told_reason,
-            settings=None if resolved is None else dataclasses.asdict(config.to_run_settings(self._bytes_code)),
+            settings=None if resolved is None else self._settings(resolved),
             refused=refused,
             foreseen=None if fit is None else fit.to_metrics(),
             too_large=too_large,

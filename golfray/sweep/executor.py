@@ -53,12 +53,24 @@ class Finished:
 JobEvent = Started | Entered | Progress | Finished
 
 
+@dataclasses.dataclass(frozen=True)
+class Holding:
+    """What an executor keeps from everybody else while it is open, idle or not: nodes, the head included, and GPUs."""
+
+    nodes: int
+    gpus: int
+
+
 class Executor(Protocol):
     """Runs jobs; the study drives. All methods are called from the study's thread only."""
 
     @property
     def slots(self) -> int:
         """How many jobs can run at once."""
+
+    @property
+    def holding(self) -> Holding:
+        """What is booked as long as this executor is open."""
 
     def describe(self) -> list[str]:
         """Lines that say what ``slots`` is and how it follows from the machine."""

@@ -13,6 +13,9 @@ OPTIONAL_PHASES = {
     "sliding": "evaluation.sliding_stride",
 }
 
+# Phases for which a run has a time of its own, and the setting that says it.
+OWN_TIME = {"train": "stop.seconds", "sliding": "evaluation.sliding_seconds"}
+
 
 @dataclasses.dataclass(frozen=True)
 class PhaseLimits:

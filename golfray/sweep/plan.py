@@ -13,12 +13,25 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
 from golfray.sweep.agenda import is_too_large, work_left
+from golfray.sweep.budget import (
+    CLOSE_S,
+    Booked,
+    BudgetTooSmall,
+    Price,
+    StudyBudget,
+    allowance,
+    check_first,
+    hard_limit_s,
+)
 from golfray.sweep.costs import LANES_S, Costs
 from golfray.sweep.disk_room import StudyDisk
+from golfray.sweep.executor import Holding
 from golfray.sweep.fit import fit_of
+from golfray.sweep.forecast import Ahead, Forecast, forecast, start_seconds, trial_seconds
 from golfray.sweep.points import Point
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import STARTUP_TRIALS, StudySampler
+from golfray.sweep.sim.luck import step_factors
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.size_calibration import SizeCalibration, size_runs
 from golfray.sweep.space import Space
@@ -27,11 +40,8 @@ from golfray.sweep.trial_record import SAMPLER
 # Points whose size is foreseen. TPE has a model only after as many trials as this, so all of them can be known.
 POINTS_SHOWN = STARTUP_TRIALS
 
-
-class BudgetTooSmall(ValueError):
-    """The budget's minutes are over before the first trial has trained; the message has value and remedy."""
-
-    exit_code = 3
+# How many trials stand for all where none has run yet.
+_SPREAD_TRIALS = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +104,7 @@ class StudyPlan:
     """A study before it starts.
 
     ``roles`` are those of all trials in the order in which they are asked. ``lanes`` is how many run at once.
-    ``passes`` is how often a trial reads the training text.
+    ``passes`` is how often a trial reads the training text. ``forecast`` is from the command to the last trial's end.
     """
 
     study: str
@@ -103,7 +113,7 @@ class StudyPlan:
     workers: int
     cap_bytes: int
     bytes_code: int
-    budget: dict[str, float | None]
+    budget: StudyBudget
     roles: tuple[str, ...]
     lanes: int
     time: TimePlan
@@ -111,6 +121,8 @@ class StudyPlan:
     points: tuple[ForeseenPoint, ...]
     corpus: CorpusFacts
     passes: float
+    price: Price | None
+    forecast: Forecast | None
 
 
 def check_budget(space: Space) -> None:
@@ -119,11 +131,12 @@ def check_budget(space: Space) -> None:
     Where trials end by steps alone nothing is known of their length, and nothing is refused.
     """
     seconds = space.base.config.stop.seconds
-    if space.minutes is None or seconds is None or 60 * space.minutes >= LANES_S + seconds:
+    minutes = space.budget.minutes
+    if minutes is None or seconds is None or 60 * minutes >= LANES_S + seconds:
         return
     least = math.ceil(10 * (LANES_S + seconds) / 60) / 10
     raise BudgetTooSmall(
-        f"{space.source}: budget.minutes is {space.minutes:g}, which is {60 * space.minutes:g} s, but starting takes "
+        f"{space.source}: budget.minutes is {minutes:g}, which is {60 * minutes:g} s, but starting takes "
         f"about {LANES_S:g} s and one trial trains for {seconds:g} s (stop.seconds); give at least {least:g} minutes, "
         "or lower stop.seconds"
     )
@@ -137,16 +150,20 @@ def plan_study(
     *,
     lanes: int,
     bytes_code: int,
+    holding: Holding,
+    price: Price | None = None,
     earlier: StudyRecord | None = None,
 ) -> StudyPlan:
-    """The plan of a new study of ``space`` in so many ``lanes``. Raises :class:`BudgetTooSmall`.
+    """The plan of a new study of ``space`` in so many ``lanes`` on ``holding``. Raises :class:`BudgetTooSmall`.
 
-    ``earlier``: a study of the same kind, by whose sizes the expected ones are corrected.
+    ``earlier``: a study of the same kind, by whose sizes the expected ones are corrected, and whose trials say how much
+    times differ. ``price`` is a node's.
     """
     check_budget(space)
+    start_s = _start_s(space, costs, lanes, holding, price)
     config = space.base.config
     calibration = _calibration(space, corpus, earlier)
-    roles, rounds, limited = _trials(space, costs, lanes)
+    roles, rounds, limited = _trials(space, costs, lanes, start_s)
     return StudyPlan(
         study=space.name,
         preset=config.preset,
@@ -154,7 +171,7 @@ def plan_study(
         workers=config.workers,
         cap_bytes=config.cap_bytes,
         bytes_code=bytes_code,
-        budget={"trials": space.trials, "minutes": space.minutes},
+        budget=space.budget,
         roles=roles,
         lanes=lanes,
         time=TimePlan(rounds, costs, limited),
@@ -162,21 +179,68 @@ def plan_study(
         points=tuple(_foreseen(space, corpus, costs.steps, roles[:POINTS_SHOWN], bytes_code, calibration)),
         corpus=corpus,
         passes=costs.steps * config.batch.tokens / corpus.train_tokens,
+        price=price,
+        forecast=_forecast(space, costs, lanes, holding, price, earlier, start_s),
     )
 
 
-def _trials(space: Space, costs: Costs, lanes: int) -> tuple[tuple[str, ...], int, bool]:
+def _start_s(space: Space, costs: Costs, lanes: int, holding: Holding, price: Price | None) -> float:
+    """Seconds from the first record until the budget's USD or GPU-hours hold no trial any more.
+
+    Raises :class:`BudgetTooSmall` where they hold none at all.
+    """
+    settings = dataclasses.asdict(space.base.config.to_run_settings(0))
+    nothing = Booked(0.0, 0.0, None)
+    allowed = allowance(
+        space.budget, space.limits, settings, nothing, holding, price, held_since=-costs.open_s, slots=lanes
+    )
+    check_first(allowed, settings, 0.0, confirms=False)
+    return start_seconds(allowed, hard_limit_s(settings, space.limits), 0.0)
+
+
+def _forecast(
+    space: Space,
+    costs: Costs,
+    lanes: int,
+    holding: Holding,
+    price: Price | None,
+    earlier: StudyRecord | None,
+    start_s: float,
+) -> Forecast | None:
+    left = work_left(space, StudyRecord())
+    known = [] if earlier is None else trial_seconds(earlier)
+    ahead = Ahead(
+        trials=math.inf if left.suggestions is None else len(left.planned) + left.suggestions,
+        running=(),
+        slots=lanes,
+        ready_s=costs.open_s + costs.lanes_s + costs.first_extra_s,
+        ask_s=costs.open_s + left.seconds,
+        start_s=costs.open_s + start_s,
+    )
+    usd = None if price is None else CLOSE_S * holding.nodes * price.usd_per_hour / 3600
+    spent = Booked(CLOSE_S * holding.nodes, CLOSE_S * holding.gpus, usd)
+    return forecast(known or _spread(space, costs), ahead, holding, price, spent)
+
+
+def _spread(space: Space, costs: Costs) -> list[float]:
+    """Seconds of trials that differ as step times do; a run that ends by the clock trains for as long on all."""
+    fixed = costs.phases["train"] if space.base.config.stop.seconds is not None else 0.0
+    return [fixed + (costs.trial_s - fixed) * factor for factor in step_factors(_SPREAD_TRIALS)]
+
+
+def _trials(space: Space, costs: Costs, lanes: int, start_s: float) -> tuple[tuple[str, ...], int, bool]:
     """Roles of all trials, rounds, and whether time ends them before their number does.
 
     All trials take equally long, so every round starts at once. It is asked when the round before has ended, if the
-    budget's minutes, which run from the study's first record, are not over then.
+    budget's minutes, which run from the study's first record, are not over then, nor the ``start_s`` of its money.
     """
     left = work_left(space, StudyRecord())
     asked = math.inf if left.suggestions is None else len(left.planned) + left.suggestions
     rounds = math.inf if asked == math.inf else math.ceil(asked / lanes)
     in_time = math.inf
-    if left.seconds < math.inf:
-        in_time = max(math.ceil((left.seconds - costs.lanes_s - costs.first_extra_s) / costs.trial_s), 1)
+    last_s = min(left.seconds, start_s)
+    if last_s < math.inf:
+        in_time = max(math.ceil((last_s - costs.lanes_s - costs.first_extra_s) / costs.trial_s), 1)
     limited = in_time < rounds
     rounds = int(min(rounds, in_time))
     count = int(min(rounds * lanes, asked))

@@ -49,7 +49,7 @@ def planned_points(space: Space) -> list[Point]:
     for number, changes in enumerate(space.first_points):
         resolved = space.searched().with_values(changes, f"first_points.{number}")
         points.append(_point(space, FIRST_POINT, resolved, changes))
-    return points[: space.trials] + _replicates(space, preset)
+    return points[: space.budget.trials] + _replicates(space, preset)
 
 
 def _replicates(space: Space, preset: Point) -> list[Point]:

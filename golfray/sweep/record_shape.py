@@ -36,6 +36,7 @@ def _plain_or_section(value: Any) -> Any:
 _Time = Annotated[float, Field(ge=0, lt=_END_OF_TIME)]
 _Count = Annotated[int, Field(ge=0)]
 _Inside = Annotated[str, AfterValidator(_inside)]
+_Cap = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Values = dict[str, Any]
 _Numbers = dict[str, float]
 _Plain = bool | int | float | str | None
@@ -102,6 +103,20 @@ class _Space(_Shape):
 class _Budget(_Shape):
     trials: _Count | None
     minutes: float | None
+    gpu_hours: _Cap | None = None
+    usd: _Cap | None = None
+    confirmations: _Count | None = None
+    instance: str | None = None
+
+
+class _Holding(_Shape):
+    nodes: Annotated[int, Field(ge=1)]
+    gpus: _Count
+
+
+class _Price(_Shape):
+    usd_per_hour: _Cap
+    source: str
 
 
 class _Data(_Shape):
@@ -138,6 +153,9 @@ class _Driver(_Shape):
     limits: dict[str, float | None] = {}
     tracking_uri: str | None = None
     simulation: _Values | None = None
+    holding: _Holding | None = None
+    price: _Price | None = None
+    held_since: _Time | None = None
 
 
 class _LeftSpace(_Shape):

@@ -22,7 +22,9 @@ from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
 class Generation:
     """The time of one driver: the first has number 1, each that resumed the study one more. Times in unix seconds.
 
-    ``changes`` are the lines that say how the study is not any more what the driver before worked on.
+    ``changes`` are the lines that say how the study is not any more what the driver before worked on. ``held_since``:
+    when its command began, and with it what is booked: ``nodes`` with ``gpus`` in all, each node at ``usd_per_hour``,
+    None where no price was known.
     """
 
     number: int
@@ -30,6 +32,10 @@ class Generation:
     started: float
     last_event: float
     changes: list[str]
+    held_since: float
+    nodes: int = 1
+    gpus: int = 0
+    usd_per_hour: float | None = None
 
 
 class StudyRecord:
@@ -211,7 +217,21 @@ class StudyRecord:
         number = event.get("generation", 1)
         space = self.header.get("space", {})
         self._setting_paths = {*space.get("knobs", {}), *space.get("implied", {})}
-        self.generations.append(Generation(number, event.get("host"), event["time"], event["time"], changes))
+        # Logs of earlier versions say nothing of what was held, or since when.
+        holding, price, since = (event.get(name) for name in ("holding", "price", "held_since"))
+        self.generations.append(
+            Generation(
+                number,
+                event.get("host"),
+                started=event["time"],
+                last_event=event["time"],
+                changes=changes,
+                held_since=event["time"] if since is None else since,
+                nodes=1 if holding is None else holding["nodes"],
+                gpus=0 if holding is None else holding["gpus"],
+                usd_per_hour=None if price is None else price["usd_per_hour"],
+            )
+        )
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):

@@ -12,6 +12,7 @@ from golfray.config.positions import Document
 from golfray.config.resolve import HasGpu, Layer, Resolved, choose_scale, resolve
 from golfray.config.schema import Scale
 from golfray.config.sections import LARGEST_SEED
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
@@ -32,8 +33,8 @@ class Space:
 
     ``base`` is the preset with the fixed overrides: the configuration of trial 0. ``implied`` are overrides that
     follow from the knobs and lie over ``base`` in every trial but trial 0 and its replicates, {path: value}.
-    ``trials`` and ``minutes`` are the budget, None where it has no such limit. ``notes`` are lines for a person about
-    what the file says and what comes of it; ``places`` are where each knob was written, as "file:line".
+    ``notes`` are lines for a person about what the file says and what comes of it; ``places`` are where each knob was
+    written, as "file:line".
     """
 
     name: str
@@ -42,8 +43,7 @@ class Space:
     knobs: tuple[Knob, ...]
     implied: dict[str, Any]
     first_points: tuple[dict[str, Any], ...]
-    trials: int | None
-    minutes: float | None
+    budget: StudyBudget
     seed: int
     sampler: str
     fit_probability: float
@@ -106,7 +106,7 @@ class Space:
             "source": self.source,
             "preset": self.base.config.preset,
             "scale": self.base.config.scale,
-            "budget": {"trials": self.trials, "minutes": self.minutes},
+            "budget": self.budget.to_dict(),
             "sampler": self.sampler,
             "fit_probability": self.fit_probability,
             "seed": self.seed,
@@ -156,8 +156,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         knobs=knobs,
         implied=implied,
         first_points=read_first_points(file, document, knobs, base.config.scale),
-        trials=file.budget.trials,
-        minutes=file.budget.minutes,
+        budget=file.study_budget(),
         seed=file.seed,
         sampler=file.sampler,
         fit_probability=file.fit_probability,

@@ -14,6 +14,7 @@ from typing import Any
 
 import golfray
 from golfray.config.errors import ConfigError, shown
+from golfray.sweep.budget import Price
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_record import knob_of
@@ -65,11 +66,12 @@ def changes_since(
     bytes_code: int,
     data: Mapping[str, Any],
     simulation: Mapping[str, Any] | None = None,
+    price: Price | None = None,
 ) -> list[Change]:
     """What differs between the study in ``record`` and what would go on now, in a fixed order.
 
-    ``bytes_code``, ``data`` and ``simulation``: as :class:`golfray.sweep.study.Study` takes them. What only one of two
-    versions of golfray says of a space or of data is not compared.
+    ``bytes_code``, ``data``, ``simulation`` and ``price``: as :class:`golfray.sweep.study.Study` takes them. What only
+    one of two versions of golfray says of a space or of data is not compared.
     """
     header, config = record.header, space.base.config
     now: dict[str, Any] = {
@@ -79,9 +81,12 @@ def changes_since(
         "bytes_code": bytes_code,
         "golfray_version": golfray.__version__,
         "simulation": simulation,
+        "usd_per_hour": None if price is None else price.usd_per_hour,
     }
+    priced = Price.of(record)
     # Logs of earlier versions are all of real studies.
     before = {"simulation": None, **header, **header["space"]}
+    before["usd_per_hour"] = None if priced is None else priced.usd_per_hour
     before["data"] = {name: value for name, value in header["data"].items() if name in data}
     now["data"] = {name: value for name, value in data.items() if name in before["data"]}
     changes = [

@@ -17,6 +17,7 @@ from golfray.config.errors import ConfigError, did_you_mean, shown
 from golfray.config.positions import Document
 from golfray.config.schema import bound_text, field_info
 from golfray.config.sections import LONGEST_S, Seconds
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.extends import load_extended
 from golfray.sweep.limits import PhaseLimits
 
@@ -78,12 +79,20 @@ class KnobOverride(KnobEntry):
 
 
 class Budget(_Entry):
-    """When no further trial is asked: at whichever comes first; at least one is set. Running trials end normally."""
+    """When no further trial starts: at whichever comes first; at least one is set. Running trials end normally."""
 
     trials: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of trials, the preset included; runs of the preset on further seeds are not counted."""
     minutes: Annotated[float, Field(gt=0, le=LONGEST_S / 60)] | None = None
     """Minutes since the start of the study."""
+    gpu_hours: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
+    """Most GPU-hours that may be booked: of all GPUs of the nodes that are held, busy or not (docs/budget.md)."""
+    usd: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
+    """Most USD that may be booked: node-hours held, at the price of the instance or --usd-per-hour (docs/budget.md)."""
+    confirmations: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Number of `golfray confirm` runs for which gpu_hours and usd are kept back from the search; null: none."""
+    instance: str | None = None
+    """Instance type of each node, which has its price in clusters/prices.yaml; null: --usd-per-hour may say it."""
 
 
 class Limits(_Entry):
@@ -154,6 +163,10 @@ class SpaceFile(_Entry):
         """The limits as the executor takes them."""
         return PhaseLimits(**self.limits.model_dump(by_alias=True))
 
+    def study_budget(self) -> StudyBudget:
+        """The budget as the study takes it."""
+        return StudyBudget(**self.budget.model_dump())
+
 
 def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
     """Read and check a space file, laid over the one that it extends.
@@ -168,8 +181,7 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
         raise _located(document, error) from error
     if not re.fullmatch(NAME_PATTERN, file.name):
         raise document.error("name", f"must be letters, digits, '.', '_' or '-', got {shown(file.name)}")
-    if file.budget.trials is None and file.budget.minutes is None:
-        raise document.error("budget", "is empty; give trials, minutes, or both")
+    _check_budget(file.budget, document)
     if not file.knobs:
         raise document.error("knobs", "is empty; name at least one setting to search")
     for scale, overrides in file.scales.items():
@@ -187,6 +199,13 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
                     f"first_points.{index}.{knob}", f"is not a knob of this space; {did_you_mean(knob, file.knobs)}"
                 )
     return file, document
+
+
+def _check_budget(budget: Budget, document: Document) -> None:
+    if all(limit is None for limit in (budget.trials, budget.minutes, budget.gpu_hours, budget.usd)):
+        raise document.error("budget", "limits nothing; give one or more of trials, minutes, gpu_hours, usd")
+    if budget.confirmations is not None and budget.gpu_hours is None and budget.usd is None:
+        raise document.error("budget.confirmations", "keeps back gpu_hours and usd; give one of them, or remove it")
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from golfray.config.resolve import Layer, resolve
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.events import EventLogError
 from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, Parameter
 from golfray.sweep.limits import PhaseLimits
@@ -49,8 +50,7 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         knobs=knobs,
         implied=dict(values["implied"]),
         first_points=tuple(dict(point) for point in values["first_points"]),
-        trials=header["budget"]["trials"],
-        minutes=header["budget"]["minutes"],
+        budget=StudyBudget.from_dict(header["budget"]),
         seed=values["seed"],
         sampler=values["sampler"],
         # Logs of earlier versions do not say: nothing but a trial's own size counted then.

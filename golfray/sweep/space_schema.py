@@ -63,7 +63,7 @@ def _alone() -> dict[str, Any]:
     return {
         "required": _NEEDED,
         "properties": {
-            "budget": {"anyOf": [{"required": ["trials"]}, {"required": ["minutes"]}]},
+            "budget": {"anyOf": [{"required": [limit]} for limit in ("trials", "minutes", "gpu_hours", "usd")]},
             "knobs": {"minProperties": 1, "additionalProperties": {"type": "object"}},
         },
         "if": {"not": {"required": ["scales"]}},

@@ -18,6 +18,7 @@ from typing import Any
 
 import golfray
 from golfray.sweep.agenda import Agenda, job_name
+from golfray.sweep.budget import Allowance, Price, allowance, booked, check_first
 from golfray.sweep.confirmation import Confirmation, ask_confirmations
 from golfray.sweep.estimate import running_words
 from golfray.sweep.events import LOG_NAME, EventLogError
@@ -48,6 +49,8 @@ class Study:
     file, which the log keeps for whoever resumes. ``clock`` gives seconds for the budget's minutes, ``now`` unix
     seconds for the log. ``simulation`` is None unless nothing of this is real: then the log says so and does not wait
     for the disk, since all of it can be simulated again. ``sizes`` foresees them (None: those of real models).
+    ``price`` is that of a node, None where nobody knows it; ``held_since``, in unix seconds, is when the command began
+    that drives this study (None: now).
 
     The caller owns the executor and closes it.
     """
@@ -67,6 +70,8 @@ class Study:
         now: Callable[[], float] = time.time,
         simulation: Mapping[str, Any] | None = None,
         sizes: SizeModel | None = None,
+        price: Price | None = None,
+        held_since: float | None = None,
     ) -> None:
         self.folder = folder
         self.record = StudyRecord()
@@ -82,11 +87,14 @@ class Study:
         self._clock = clock
         self._now = now
         self._simulation = None if simulation is None else dict(simulation)
+        self._price = price
+        self._held_since = now() if held_since is None else held_since
         self._cap_bytes = space.base.config.cap_bytes
         self._unbroken = Unbroken()
         self._foresight = SizeForesight(space.fit_probability, bytes_code, sizes or TrainedSizes())
         self._journal: Journal
         self._agenda: Agenda
+        self._allowed: Allowance
         self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
         self._stages: dict[str, Stage] = {}
@@ -101,9 +109,10 @@ class Study:
 
         An error of the executor, or an interruption, ends every running attempt and the study in the log before it is
         raised again; those attempts are run again where the study is resumed. Where the log itself fails, every job is
-        cancelled and the error raised. Raises ``ConfigError`` where the folder holds a study, ``EventLogError``
-        (``LogUnwritable``, ``StudyLocked``) where the log cannot be written or is another's, ``StudyFolderError`` where
-        an attempt's folder cannot be made.
+        cancelled and the error raised. Raises ``ConfigError`` where the folder holds a study or the budget cannot be
+        reckoned with, ``BudgetTooSmall`` where it holds not one attempt more, ``EventLogError`` (``LogUnwritable``,
+        ``StudyLocked``) where the log cannot be written or is another's, ``StudyFolderError`` where an attempt's folder
+        cannot be made.
         """
         return self._conduct(None)
 
@@ -151,6 +160,7 @@ class Study:
             self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
             searched = plan is None or self.record.complete
+            self._allowed = self._allowance(confirming=plan is not None)
             try:
                 if changes is None:
                     self._journal.write(
@@ -163,9 +173,11 @@ class Study:
                     self._space,
                     self._journal,
                     self._foresight,
+                    self._allowed,
                     bytes_code=self._bytes_code,
                     uniform_bpb=self._uniform_bpb,
                     clock=self._clock,
+                    now=self._now,
                     confirming=plan is not None,
                 )
                 reason = self._drive()
@@ -179,6 +191,22 @@ class Study:
                 raise
         return self.record
 
+    def _allowance(self, *, confirming: bool) -> Allowance:
+        """Until when the nodes may be held, settled before anything is written: a record books time."""
+        settings = dataclasses.asdict(self._space.base.config.to_run_settings(self._bytes_code))
+        allowed = allowance(
+            self._space.budget,
+            self._space.limits,
+            settings,
+            booked(self.record),
+            self._executor.holding,
+            self._price,
+            held_since=self._held_since,
+            slots=self._executor.slots,
+        )
+        check_first(allowed, settings, self._now(), confirms=confirming)
+        return allowed
+
     def _check_log(self, *, resuming: bool) -> None:
         if not resuming and self.record.header:
             raise existing_study(self.folder)
@@ -191,6 +219,8 @@ class Study:
             self._fill()
             if not self._running:
                 return self._end_reason or self._agenda.spent()
+            if not self._cancelling and self._allowed.is_over(self._now()):
+                self.stop(f"{self._allowed.cap} are all but booked, and what runs has not ended within its limits")
             if self._cancelling:
                 for job_id in self._running - cancelled:
                     self._executor.cancel(job_id, str(self._end_reason))
@@ -292,7 +322,10 @@ class Study:
             "preset": config.preset,
             "scale": config.scale,
             "workers": config.workers,
-            "budget": {"trials": space.trials, "minutes": space.minutes},
+            "budget": space.budget.to_dict(),
+            "price": None if self._price is None else dataclasses.asdict(self._price),
+            "holding": dataclasses.asdict(self._executor.holding),
+            "held_since": self._held_since,
             "seed": space.seed,
             "sampler": space.sampler,
             "cap_bytes": self._cap_bytes,

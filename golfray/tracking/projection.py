@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.trial_record import TrialRecord
 
@@ -119,7 +120,7 @@ def study_note(event: Mapping[str, Any]) -> str:
 
 def resumed_note(event: Mapping[str, Any]) -> str:
     """Markdown that ``study_resumed`` adds to the description of the parent run."""
-    budget = ", ".join(f"{value:g} {name}" for name, value in (event.get("budget") or {}).items() if value is not None)
+    budget = ", ".join(StudyBudget.from_dict(event.get("budget") or {}).words())
     changes = [f"- {line}" for line in event.get("changes") or ["the space is the same"]]
     return "\n".join(
         [

@@ -20,7 +20,7 @@ def begin_study(folder: pathlib.Path, space: Space, corpus: Corpus, **fields: ob
             preset=config.preset,
             scale=config.scale,
             workers=config.workers,
-            budget={"trials": space.trials, "minutes": space.minutes},
+            budget=space.budget.to_dict(),
             slots=1,
             cap_bytes=config.cap_bytes,
             bytes_code=bytes_code(config.to_run_settings(0)),

@@ -52,7 +52,7 @@ def after_the_terminal_is_gone() -> None:
 
 
 def too_few_minutes() -> None:
-    from golfray.sweep.plan import BudgetTooSmall
+    from golfray.sweep.budget import BudgetTooSmall
 
     raise BudgetTooSmall("budget.minutes: does not hold even one trial")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from golfray.config.resolve import resolve
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.events import encode_record
 from golfray.sweep.outcome import Kind, Outcome
 
@@ -50,7 +51,7 @@ class Script:
         self.events.append({"seq": len(self.events), "time": self.now, "event": event, **fields})
 
     def start(self, trials: int | None = 8, minutes: float | None = None, slots: int = 1) -> None:
-        self.add("study_started", study="muon", generation=1, **self._in_force(trials, minutes, slots))
+        self.add("study_started", study="muon", generation=1, **self._in_force(trials, minutes, slots, self.now))
 
     def resume(self, generation: int, changes: list[str], trials: int = 8, after: float = 600.0) -> None:
         """Another driver takes over; what the lost one had running is ended by :meth:`end`."""
@@ -61,7 +62,7 @@ class Script:
             changes=changes,
             left_space=[],
             reopened=[],
-            **self._in_force(trials, None, 1),
+            **self._in_force(trials, None, 1, self.now + after),
         )
 
     def ask(
@@ -139,7 +140,7 @@ class Script:
     def _where(self, trial: int, attempt: int) -> dict[str, Any]:
         return {"trial": trial, "attempt": attempt, "job_id": f"muon-{trial:04d}-{attempt}"}
 
-    def _in_force(self, trials: int | None, minutes: float | None, slots: int) -> dict[str, Any]:
+    def _in_force(self, trials: int | None, minutes: float | None, slots: int, held_since: float) -> dict[str, Any]:
         return {
             "golfray_version": "0.1.0",
             "host": "workstation",
@@ -147,7 +148,7 @@ class Script:
             "preset": "parameter-golf",
             "scale": "laptop",
             "workers": 2,
-            "budget": {"trials": trials, "minutes": minutes},
+            "budget": StudyBudget(trials=trials, minutes=minutes).to_dict(),
             "seed": 1,
             "sampler": "tpe",
             "cap_bytes": CAP_BYTES,
@@ -167,6 +168,9 @@ class Script:
             "limits": {},
             "tracking_uri": None,
             "simulation": None,
+            "price": None,
+            "holding": {"nodes": 1, "gpus": 0},
+            "held_since": held_since,
         }
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from golfray.report.plan import Surroundings, plan_document, plan_lines
+from golfray.sweep.budget import Price, StudyBudget
 from golfray.sweep.costs import Costs
 from golfray.sweep.disk_room import MIB, DiskNeed, StudyDisk
+from golfray.sweep.forecast import Forecast
 from golfray.sweep.plan import CorpusFacts, ForeseenPoint, StudyPlan, TimePlan
 
 COSTS = Costs(
@@ -27,7 +29,7 @@ PLAN = StudyPlan(
     workers=2,
     cap_bytes=339_000,
     bytes_code=44_819,
-    budget={"trials": 4, "minutes": None},
+    budget=StudyBudget(trials=4),
     roles=("preset", "preset_8bit", "replicate", "replicate", "sampler", "sampler"),
     lanes=1,
     time=TimePlan(6, COSTS, limited=False),
@@ -41,6 +43,8 @@ PLAN = StudyPlan(
     ),
     corpus=CorpusFacts("kjv", 1_264_581, 81_612, (), built=True),
     passes=0.251,
+    price=Price(3.6, "--usd-per-hour"),
+    forecast=Forecast(190.0, 200.0, 0.28, 0.29, known=200),
 )
 
 
@@ -73,6 +77,8 @@ def test_what_a_person_reads(here) -> None:
         "  end: 7.0 s",
         "  measured here just now",
         "  assumed as measured earlier",
+        "  to the last trial's end: P50 3 min 10 s, P90 3 min 20 s",
+        "cost: P50 0.28, P90 0.29 USD; a node costs 3.6 USD an hour (--usd-per-hour)",
         "  for 6 trials, one of them made once more; each further attempt at one needs 2.1 MB",
         "MLflow: http://tracker.example.org",
         "data: about 155 steps a trial are 0.25 passes over the 1,264,581 training tokens of kjv",
@@ -121,7 +127,7 @@ def test_reading_the_text_more_than_once_is_a_warning(here) -> None:
 
 
 def test_what_only_time_limits_says_so(here) -> None:
-    budget = {"trials": None, "minutes": 30.0}
+    budget = StudyBudget(minutes=30.0)
     plan = dataclasses.replace(PLAN, budget=budget, time=TimePlan(6, COSTS, limited=True), lanes=2)
     lines = plan_lines(plan, here)
     assert "6 trials, as time allows: preset, preset_8bit, 2 replicate, 2 sampler (budget: 30 minutes)" in lines

@@ -59,7 +59,8 @@ def test_while_a_driver_is_at_work(in_the_middle, driver):
         "  t005 sampler: train for 4.0 s, step 60, 25% trained, loss 5.0000",
         "best feasible: t004 (sampler), 1.8385 bits per byte, 317,004 bytes, margin +21,996",
         "seed noise: 0.0329 BPB (SD over 3 seeds)",
-        "time: 1 min 26 s at work, about 1 min left; last event 3.0 s ago",
+        "time: 1 min 26 s at work; left: P50 1 min 10 s, P90 1 min 10 s, drawn from 5 trials of it; "
+        "last event 3.0 s ago",
     ]
     status = StudyStatus.of(in_the_middle, in_the_middle.record.last_event)
     assert (status.condition, status.next_command()) == ("running", None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from golfray.sweep.executor import Entered, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.executor import Entered, Finished, Holding, Job, JobEvent, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.space import Space, load_space
 from golfray.sweep.study import Study
@@ -62,6 +62,10 @@ class SyntheticExecutor:
     @property
     def slots(self) -> int:
         return self._slots
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(nodes=1, gpus=0)
 
     def describe(self) -> list[str]:
         return [f"{self._slots} synthetic lanes"]

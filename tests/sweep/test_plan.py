@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from golfray.core.settings import StopSettings
 from golfray.sweep.agenda import work_left
+from golfray.sweep.budget import BudgetTooSmall
 from golfray.sweep.costs import Costs
 from golfray.sweep.disk_room import study_disk
-from golfray.sweep.plan import POINTS_SHOWN, BudgetTooSmall, CorpusFacts, check_budget, plan_study
+from golfray.sweep.executor import Holding
+from golfray.sweep.plan import POINTS_SHOWN, CorpusFacts, check_budget, plan_study
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.size_foresight import SizeForesight
+from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import REPLICATE, SAMPLER
@@ -70,7 +72,7 @@ def space_of(
 
 def plan_of(space, lanes: int = 1, costs: Costs = COSTS):
     disk = study_disk(space, work_left(space, StudyRecord()), lanes, own_store=True)
-    return plan_study(space, CORPUS, costs, disk, lanes=lanes, bytes_code=40_000)
+    return plan_study(space, CORPUS, costs, disk, lanes=lanes, bytes_code=40_000, holding=Holding(1, 0))
 
 
 def run(space, executor, **kwargs):
@@ -188,10 +190,10 @@ def test_under_a_search_no_size_is_foreseen_and_no_point_is_refused_for_it() -> 
         assert (point.bytes_total, point.refused, point.too_large) == (None, None, False)
     # Any number of bits would be over this cap; the search itself tells.
     searched = space.base.config.to_run_settings(40_000)
-    assert SizeForesight(0.95, 40_000).fit(searched, StudyRecord()) is None
+    assert SizeForesight(0.95, 40_000, TrainedSizes()).fit(searched, StudyRecord()) is None
     plain = dataclasses.replace(searched, export=dataclasses.replace(searched.export, search=None))
     timeless = dataclasses.replace(plain, stop=StopSettings(steps=20, seconds=None))
-    fit = SizeForesight(0.95, 40_000).fit(timeless, StudyRecord())
+    fit = SizeForesight(0.95, 40_000, TrainedSizes()).fit(timeless, StudyRecord())
     assert fit is not None
     assert fit.is_certain_not_to
 

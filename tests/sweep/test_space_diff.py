@@ -65,7 +65,7 @@ def test_the_space_that_the_log_has_is_the_space(make, space_at) -> None:
     assert {trial.role for trial in record.trials if trial.told} == {"preset", "preset_8bit", "first_point", "sampler"}
     assert json.loads(json.dumps(rebuilt.to_dict())) == rebuilt.to_dict() == space.to_dict()
     assert (rebuilt.knobs, rebuilt.base.config) == (space.knobs, space.base.config)
-    assert (rebuilt.limits, rebuilt.trials, rebuilt.minutes) == (space.limits, 14, 2.5)
+    assert (rebuilt.limits, rebuilt.budget.trials, rebuilt.budget.minutes) == (space.limits, 14, 2.5)
     points, own = planned_points(rebuilt), planned_points(space)
     assert [(point.params, point.resolved.config) for point in points] == [
         (point.params, point.resolved.config) for point in own

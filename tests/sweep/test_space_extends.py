@@ -67,7 +67,7 @@ def test_single_values_and_lists_are_replaced_and_mappings_merged(family) -> Non
         "fixed: {model.num_layers: 4, model.num_heads: 2}\n"
         "knobs:\n  muon.momentum_end: {high: 0.97, complement: true}\n  optimizer.scalar_lr: {low: 0.01, high: 0.02}\n"
     )
-    assert (space.name, space.seed, space.trials, space.minutes) == ("parent", 6, 20, 30.0)
+    assert (space.name, space.seed, space.budget.trials, space.budget.minutes) == ("parent", 6, 20, 30.0)
     assert (space.limits.start, space.limits.score) == (100, 300)
     assert space.first_points == ({"muon.ns_steps": 5},)
     assert space.fixed == {"model.num_layers": 4, "stop.seconds": 9.0, "model.num_heads": 2}
@@ -82,7 +82,7 @@ def test_single_values_and_lists_are_replaced_and_mappings_merged(family) -> Non
 
 def test_null_takes_an_entry_of_the_budget_away(family) -> None:
     space = family("budget: {minutes: null}\n")
-    assert (space.trials, space.minutes) == (12, None)
+    assert (space.budget.trials, space.budget.minutes) == (12, None)
 
 
 def test_null_removes_a_knob_at_every_scale(family) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import settings_from_dict
+from golfray.sweep.budget import StudyBudget
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
@@ -46,7 +47,7 @@ def test_the_record_is_the_log(make) -> None:
     assert read.header == live.header
     assert [dataclasses.asdict(trial) for trial in read.trials] == [dataclasses.asdict(trial) for trial in live.trials]
     assert live.header["cap_bytes"] == 290_000
-    assert live.header["budget"] == {"trials": 12, "minutes": None}
+    assert live.header["budget"] == StudyBudget(trials=12).to_dict()
     assert live.header["generation"] == 1
     assert live.header["limits"]["validate"] == 1800.0
     assert live.header["host"]

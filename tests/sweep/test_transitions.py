@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from optuna.trial import TrialState
 
 from golfray.sweep.events import LOG_NAME, read_events
-from golfray.sweep.executor import Entered, Finished, Job, Progress, Started
+from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.retry import CRASHES_A_TRIAL, DRIVER_LOST, PREEMPTIONS_A_TRIAL
@@ -46,6 +46,7 @@ class Puppet:
     """An executor whose jobs do what the machine says, when it says it."""
 
     slots = SLOTS
+    holding = Holding(nodes=1, gpus=0)
 
     def __init__(self) -> None:
         self.submitted: list[str] = []

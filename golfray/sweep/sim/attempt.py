@@ -7,7 +7,7 @@ import math
 
 from golfray.core.settings import RunSettings, settings_from_dict
 from golfray.sweep.executor import Entered, Finished, Job, JobEvent, Progress, Started
-from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.limits import OWN_TIME, PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.sim.curve import nats, point, reported_steps
 from golfray.sweep.sim.law import LAWS, Expected, Law, best_matrix_lr, expected_bpb
@@ -15,6 +15,7 @@ from golfray.sweep.sim.luck import Luck, Mishap, lane_factor, luck_of, mishap_of
 from golfray.sweep.sim.simulation import LAW_VERSION, Simulation
 from golfray.sweep.sim.sizes import expected_bytes
 from golfray.sweep.sim.speed import phase_seconds, step_seconds, steps_of
+from golfray.sweep.trial_record import setting_at
 
 DEVICE = "simulated"
 """The device of a simulated fidelity: no real run has it, so none is ever ranked with one."""
@@ -74,7 +75,8 @@ def simulate(simulation: Simulation, job: Job, lane: str, workers: int, limits: 
         return _broken(job, lane, phases)
     whole = _events(job, lane, run, phases)
     mishap = mishap_of(simulation, job.job_id)
-    return whole if mishap is None else _cut_off(job, whole, mishap, limits)
+    timeline = whole if mishap is None else _cut_off(job, whole, mishap, limits)
+    return _within_limits(job, timeline, limits)
 
 
 def _events(job: Job, lane: str, run: _Run, phases: dict[str, float]) -> Timeline:
@@ -169,22 +171,46 @@ def _cut_off(job: Job, whole: Timeline, mishap: Mishap, limits: PhaseLimits) -> 
     seen = [(when, event) for when, event in whole[:-1] if when <= at]
     entered = [(when, event.phase) for when, event in seen if isinstance(event, Entered)]
     phase = entered[-1][1]
-    metrics = next((event.metrics for _, event in reversed(seen) if isinstance(event, Progress)), {})
-    steps = next((event.step for _, event in reversed(seen) if isinstance(event, Progress)), 0)
     if mishap.kind == "hang":
-        limit = limits.progress if phase == "train" else limits.of(phase, None)
-        assert limit is not None, "only train and sliding may have no limit of their own"
+        limit = limits.progress if phase == "train" else _limit(job, phase, limits)
+        if limit is None:
+            raise ValueError(f"an attempt that hangs in {phase} would never end: give limits.{phase}")
         at += limit
         reason, error = f"hung in {phase}: no report for {limit:g} s (simulated)", f"phase limit: {phase}"
     elif mishap.kind == "preempt":
         reason = error = "the node was taken away (simulated)"
     else:
         reason, error = f"a rank died in {phase} (simulated)", f"simulated: rank died in {phase} at {mishap.at:.6f}"
+    kind = Kind.PREEMPTED if mishap.kind == "preempt" else Kind.CRASHED
+    return _ended_at(job, whole, at, kind, reason, error)
+
+
+def _within_limits(job: Job, timeline: Timeline, limits: PhaseLimits) -> Timeline:
+    """The same, unless a phase is longer than it may be: then that ends the attempt, as it does a real one."""
+    entered = [(when, event.phase) for when, event in timeline if isinstance(event, Entered)]
+    ends = [when for when, _ in entered[1:]] + [timeline[-1][0]]
+    for (begun, phase), end in zip(entered, ends, strict=True):
+        limit = _limit(job, phase, limits)
+        if limit is not None and end - begun > limit:
+            reason = f"hung in {phase}: it was not over for {limit:g} s (simulated)"
+            return _ended_at(job, timeline, begun + limit, Kind.CRASHED, reason, f"phase limit: {phase}")
+    return timeline
+
+
+def _limit(job: Job, phase: str, limits: PhaseLimits) -> float | None:
+    return limits.of(phase, setting_at(job.settings, OWN_TIME[phase]) if phase in OWN_TIME else None)
+
+
+def _ended_at(job: Job, whole: Timeline, at: float, kind: Kind, reason: str, error: str) -> Timeline:
+    """What had happened ``at`` seconds after the beginning, and then that end."""
+    seen = [(when, event) for when, event in whole[:-1] if when <= at]
+    entered = [(when, event.phase) for when, event in seen if isinstance(event, Entered)]
+    last = next((event for _, event in reversed(seen) if isinstance(event, Progress)), None)
     ends = [when for when, _ in entered[1:]] + [at]
     outcome = Outcome(
-        Kind.PREEMPTED if mishap.kind == "preempt" else Kind.CRASHED,
+        kind,
         reason,
-        metrics={"train/loss": metrics["train/loss"], "train/steps": float(steps)} if metrics else {},
+        metrics={} if last is None else {"train/loss": last.metrics["train/loss"], "train/steps": float(last.step)},
         phases={name: end - when for (when, name), end in zip(entered, ends, strict=True)},
         error=error,
     )

@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 
-from golfray.sweep.executor import Finished, Job, JobEvent
+from golfray.sweep.executor import Finished, Holding, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.sim.attempt import simulate
@@ -54,6 +54,11 @@ class SimulatedExecutor:
     def slots(self) -> int:
         """How many attempts run at once."""
         return self._simulation.lanes
+
+    @property
+    def holding(self) -> Holding:
+        """Each lane is a node of its own, the first one the head; each rank has a GPU."""
+        return Holding(self._simulation.lanes, self._simulation.lanes * self._workers)
 
     def describe(self) -> list[str]:
         """Says first that all this is simulated, then on what."""

@@ -68,18 +68,22 @@ def luck_of(law: Law, simulation: Simulation, settings: RunSettings, raw: Mappin
     draw = _draw(simulation.seed, json.dumps(own, sort_keys=True))
     sd = law.noise * (law.tokens_at / max(tokens, 1.0)) ** law.noise_exponent
     live, own_export = draw.gauss(0, 1), draw.gauss(0, 1)
-    step = draw.gauss(0, _ODD_NODE_SD if draw.random() < _ODD_NODE else _STEP_SD)
+    step = _step_factor(draw)
     return Luck(
         prequant=sd * _LIVE_SHARE * live,
         export=sd * _EXPORT_SHARE * own_export,
         bytes=1 + _bytes_sd(settings) * draw.gauss(0, 1),
-        # A node can be slow by much and fast by little.
-        step=1 + (abs(step) if abs(step) > 3 * _STEP_SD else step),
+        step=step,
         early=draw.gauss(0, 1),
         broken=draw.random() < simulation.broken,
         # Where exactly a rate is too high differs from seed to seed.
         limit=simulation.diverge_ratio * 2 ** draw.gauss(0, 0.1),
     )
+
+
+def step_factors(count: int) -> list[float]:
+    """How many times as long as usual a step takes, on so many occasions; always the same ones."""
+    return [_step_factor(_draw(0, f"step {number}")) for number in range(count)]
 
 
 def mishap_of(simulation: Simulation, job_id: str) -> Mishap | None:
@@ -97,6 +101,12 @@ def lane_factor(simulation: Simulation, lane: str) -> float:
     """How many times as long steps take on a lane."""
     slow = _draw(simulation.seed, f"lane {lane}").random() < simulation.slow
     return simulation.slow_factor if slow else 1.0
+
+
+def _step_factor(draw: random.Random) -> float:
+    step = draw.gauss(0, _ODD_NODE_SD if draw.random() < _ODD_NODE else _STEP_SD)
+    # A node can be slow by much and fast by little.
+    return 1 + (abs(step) if abs(step) > 3 * _STEP_SD else step)
 
 
 def _bytes_sd(settings: RunSettings) -> float:
