@@ -31,6 +31,8 @@ LEAST_RUNS = 8
 _SAME_TOKENS = 0.01
 # Standard errors that a slope must lie below zero by, to be used.
 _CLEAR = 2.0
+# What rounding leaves of a slope where all scores are equal.
+_NO_SLOPE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ def known_of(record: StudyRecord, knobs: Sequence[Knob]) -> Knowledge:
     slope = None
     if at_equal is not None:
         slope = Estimate(float(at_equal.fixed[1]), float(numpy.sqrt(at_equal.fixed_covariance[1, 1])))
-        if slope.value > -_CLEAR * slope.sd:
+        if slope.value > -max(_CLEAR * slope.sd, _NO_SLOPE):
             why_no_slope = (
                 f"more tokens do not clearly lower the score here (slope {slope.value:+.4f} +-{slope.sd:.4f})"
             )

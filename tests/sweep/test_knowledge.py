@@ -236,6 +236,17 @@ def test_a_slope_that_is_not_clear_is_not_used() -> None:
     assert known.at_tokens == ()
 
 
+def test_equal_scores_have_neither_slope_nor_effects() -> None:
+    study = KnobStudy(CHOICES)
+    for number in range(10):
+        role = "replicate" if number == 1 else "sampler" if number else "preset"
+        study.run(2.0, 100.0 + number, role, muon__ns_dtype="bfloat16", muon__ns_steps=4 + number % 2)
+    known = known_of(study.record, knobs_of(CHOICES))
+    assert known.slope is None
+    assert known.residual_sd == pytest.approx(0.0, abs=1e-9)
+    assert [part.effect.value for part in known.knobs[1].parts] == [pytest.approx(0.0, abs=1e-9)] * 2
+
+
 def test_few_runs_are_said_to_be_few() -> None:
     study = KnobStudy(CHOICES)
     for number in range(LEAST_RUNS - 1):
