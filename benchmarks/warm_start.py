@@ -69,8 +69,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_observations(folder / "public.json", published_observations())
-        (folder / "warm.yaml").write_text(f"extends: {SPACE}\nname: warm\nwarm_start: public.json\n")
-        warm = dataclasses.replace(load_space(folder / "warm.yaml", has_gpu=True), trials=given.trials, replicates=1)
+        own = f"name: warm\nwarm_start: public.json\nreplicates: 1\nbudget: {{trials: {given.trials}}}\n"
+        (folder / "warm.yaml").write_text(f"extends: {SPACE}\n{own}")
+        warm = load_space(folder / "warm.yaml", has_gpu=True)
         kinds = {
             "random": dataclasses.replace(warm, warm_start=(), sampler="random"),
             "tpe": dataclasses.replace(warm, warm_start=()),

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, dependency_order, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.warm_start import ForeignPoint
+from golfray.sweep.warm_start import FOREIGN_TRIALS, ForeignPoint
 
 BYTES_OVER_CAP = "bytes_over_cap"
 DIVERGED = "diverged"
@@ -93,7 +93,8 @@ class StudySampler:
     ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
     on n and on what was told before, never on how often or in which process the sampler was built. A point has the
     parameters of the knobs that are active there, and of no others. ``foreign`` are points at which others ran: they
-    count as told once trial 0 has a score (:meth:`anchor`); one that is no point of these knobs is left out.
+    count as told once trial 0 has a score (:meth:`anchor`), until there are ``FOREIGN_TRIALS`` own trials; one that is
+    no point of these knobs is left out.
     """
 
     def __init__(
@@ -203,7 +204,10 @@ class StudySampler:
     def _forget(self) -> None:
         """Leave to a new Optuna study only what is recent, as of the next trial."""
         first = self._first_known(self._count)
-        if first != self._forgotten:
+        fades = self._foreign_told > 0 and self._count >= FOREIGN_TRIALS
+        if fades:
+            self._foreign = []
+        if fades or first != self._forgotten:
             self._rebuild(first)
 
     def _rebuild(self, first: int) -> None:

@@ -28,6 +28,11 @@ SEED_SD = 0.00077
 # What halving all learning rates of the stock model gained, the largest gain by such knobs alone (the same, 7, R05).
 EFFECT_SD = 0.0056
 
+# Own trials from which on foreign points are not heard any more. There are more of them than of own trials at first,
+# and TPE keeps away from where points lie that are not among the best: simulated studies gained from them early, and
+# those that heard them for longer ended behind studies that never did (docs/log.md).
+FOREIGN_TRIALS = 8
+
 # How far apart, relative to their size, two values of a knob are that were meant to be the same.
 _NEAR = 0.05
 
@@ -103,7 +108,7 @@ def warm_start(observations: Observations, knobs: Sequence[Knob], trial_0: Confi
         at_point.setdefault(tuple(values.items()), []).append((record, apart))
     points = tuple(_point(dict(values), found, observations) for values, found in at_point.items())
     used = sum(len(point.records) for point in points)
-    told = f"{used} of {count} foreign observations tell the sampler of {len(points)} points, once trial 0 has a score"
+    told = f"{used} of {count} foreign observations tell the sampler of {len(points)} points, up to its own {FOREIGN_TRIALS}th trial"
     notes = [f"warm_start: {told}; they are never best and no part of a claim"]
     notes += [f"warm_start: not used: {', '.join(names)}: {reason}" for reason, names in unused.items()]
     return WarmStart(points, tuple(notes))

@@ -243,18 +243,26 @@ def test_points_that_a_changed_space_has_not_are_left_out(one) -> None:
     assert all(trial.params["optimizer.matrix_lr"] >= 0.03 for trial in sampler.trials)
 
 
-def test_foreign_points_outlive_what_the_sampler_forgets(one, synthetic, tmp_path, monkeypatch) -> None:
-    """Of a window of six own trials, cut by threes, and at whichever trial the sampler is rebuilt."""
+@pytest.mark.parametrize("heard", [3, 1000])
+def test_a_sampler_that_is_rebuilt_later_knows_the_same(one, synthetic, tmp_path, monkeypatch, heard: int) -> None:
+    """Foreign points are heard for so many own trials; of those the sampler knows six, cut by threes."""
+    monkeypatch.setattr("golfray.sweep.sampler.FOREIGN_TRIALS", heard)
     monkeypatch.setattr("golfray.sweep.sampler.HISTORY", 6)
     monkeypatch.setattr("golfray.sweep.sampler.HISTORY_BLOCK", 3)
-    record = study_in(tmp_path / "long", dataclasses.replace(one, trials=16), synthetic()).run()
-    cap, foreign = record.cap_bytes, one.warm_start
-    for number in (4, 10, 13):
-        rebuilt = StudySampler(one.knobs, kind="tpe", seed=5, cap_bytes=cap, uniform_bpb=UNIFORM_BPB, foreign=foreign)
+    (tmp_path / "long.yaml").write_text(TEXT.replace("trials: 9", "trials: 15") + "warm_start: theirs.json\n")
+    write_observations(tmp_path / "theirs.json", published_observations())
+    space = load_space(tmp_path / "long.yaml", has_gpu=False)
+    record = study_in(tmp_path / "long", space, synthetic()).run()
+    told = [point.told(record.trials[0].bpb) for point in one.warm_start]
+    for number in (2, 4, 10, 13):
+        rebuilt = StudySampler(
+            one.knobs, kind="tpe", seed=5, cap_bytes=record.cap_bytes, uniform_bpb=UNIFORM_BPB, foreign=one.warm_start
+        )
         rebuilt.anchor(record.trials[0].bpb)
         before = StudyRecord()
         before.header, before.trials = record.header, record.trials[:number]
         rebuilt.restore(before)
         assert rebuilt.suggest(number) == record.trials[number].params
-        assert [trial.value for trial in rebuilt.trials[:9]] == [point.told(record.trials[0].bpb) for point in foreign]
-        assert len(rebuilt.trials) <= 9 + 6 + 3
+        values = [trial.value for trial in rebuilt.trials]
+        assert (values[: len(told)] == told) == (number < heard)
+        assert len(values) <= (len(told) if number < heard else 0) + 6 + 3
