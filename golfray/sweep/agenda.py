@@ -242,6 +242,9 @@ class Agenda:
     def _may_ask(self) -> bool:
         return self.hopeless is None and self.nothing_fits is None and self.unpaid is None
 
+    def _pays_for(self, resolved: Resolved) -> bool:
+        return not self._allowed.is_capped or self._is_paid(self._settings(resolved))
+
     def _is_paid(self, settings: Mapping[str, Any], *, confirms: bool = False) -> bool:
         """Whether an attempt surely ends before the budget's money or GPU-hours do, were it to start now."""
         now = self._now()
@@ -255,7 +258,7 @@ class Agenda:
         point = self._planned[0]
         fit = self._fit(point.resolved)
         too_large = is_too_large(point.role, fit, self._space.fit_probability)
-        if not too_large and not self._is_paid(self._settings(point.resolved)):
+        if not too_large and not self._pays_for(point.resolved):
             return None
         self._planned.popleft()
         if point.told:
@@ -286,7 +289,7 @@ class Agenda:
         self._refused_in_a_row = 0
         fit = self._fit(resolved)
         too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
-        if not too_large and not self._is_paid(self._settings(resolved)):
+        if not too_large and not self._pays_for(resolved):
             return None
         trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
         if not too_large:

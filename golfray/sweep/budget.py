@@ -163,11 +163,16 @@ class Allowance:
     limits: PhaseLimits
     cap: str
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether anything limits for how long nodes are held."""
+        return self.until < math.inf
+
     def fits(self, settings: Mapping[str, Any], now: float, *, confirms: bool) -> bool:
         """Whether an attempt that starts ``now`` surely ends in time."""
-        end = self.until if confirms else self.search_until
-        if end == math.inf:
+        if not self.is_capped:
             return True
+        end = self.until if confirms else self.search_until
         limit = hard_limit_s(settings, self.limits)
         return limit is not None and now + limit <= end
 

@@ -126,6 +126,6 @@ def _last_known(attempt: AttemptRecord) -> float:
 
 def start_seconds(allowed: Allowance, limit_s: float | None, now: float) -> float:
     """Seconds from ``now`` until no trial that needs ``limit_s`` fits into ``allowed`` any more; infinite without."""
-    if allowed.search_until == math.inf or limit_s is None:
+    if not allowed.is_capped or limit_s is None:
         return math.inf
     return max(allowed.search_until - limit_s - now, 0.0)
