@@ -108,8 +108,8 @@ def warm_start(observations: Observations, knobs: Sequence[Knob], trial_0: Confi
         at_point.setdefault(tuple(values.items()), []).append((record, apart))
     points = tuple(_point(dict(values), found, observations) for values, found in at_point.items())
     used = sum(len(point.records) for point in points)
-    told = f"{used} of {count} foreign observations tell the sampler of {len(points)} points, up to its own {FOREIGN_TRIALS}th trial"
-    notes = [f"warm_start: {told}; they are never best and no part of a claim"]
+    told = f"{used} of {count} foreign observations tell the sampler of {len(points)} points"
+    notes = [f"warm_start: {told}, for {FOREIGN_TRIALS} trials from trial 0's score on; never best, in no claim"]
     notes += [f"warm_start: not used: {', '.join(names)}: {reason}" for reason, names in unused.items()]
     return WarmStart(points, tuple(notes))
 
