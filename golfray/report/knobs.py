@@ -51,6 +51,7 @@ def knobs_document(
         "study": record.name,
         "folder": str(folder),
         "runs": known.runs,
+        "outside": known.outside,
         "residual_sd": known.residual_sd,
         "why_no_effects": known.why_no_effects,
         "slope": _estimate(known.slope),
@@ -142,6 +143,8 @@ def _notes(record: StudyRecord, known: Knowledge, importances: Importances | Non
             f"{count_text(known.runs, 'run')}, {bpb_text(known.residual_sd)} unexplained; "
             f"between seeds: {noise}"
         )
+    if known.outside:
+        yield line(f"{count_text(known.outside, 'scored run')} outside the space: not counted")
     yield from _token_lines(record, known)
     if importances is None:
         yield line(f"no importance: {_why_no_importance(known)}", "yellow")

@@ -81,12 +81,14 @@ class AtTokens:
 class Knowledge:
     """All of it. ``why_no_effects`` and ``why_no_slope`` say what is missing, None where nothing is.
 
-    ``slope`` is b, in bits per byte per factor e of tokens. ``residual_sd`` is what the effects leave unexplained, in
-    bits per byte. ``points`` and ``scores`` are the trials that were scored, replicates left out.
+    ``outside`` counts scored runs that are no points of the space. ``slope`` is b, in bits per byte per factor e of
+    tokens. ``residual_sd`` is what the effects leave unexplained, in bits per byte. ``points`` and ``scores`` are the
+    trials that were scored, replicates left out.
     """
 
     knobs: tuple[KnobKnown, ...]
     runs: int
+    outside: int
     points: tuple[Mapping[str, Any], ...]
     scores: tuple[float, ...]
     residual_sd: float | None
@@ -134,6 +136,7 @@ def known_of(record: StudyRecord, knobs: Sequence[Knob]) -> Knowledge:
     return Knowledge(
         knobs=tuple(known),
         runs=len(runs),
+        outside=sum(trial.bpb is not None and trial.number not in inside for trial in record.trials),
         points=tuple(trial.params for trial in points),
         scores=tuple(trial.bpb for trial in points if trial.bpb is not None),
         residual_sd=None if plain is None else plain.residual_sd,

@@ -269,6 +269,7 @@ def test_trials_outside_the_space_do_not_count() -> None:
     record.trials[3].settings["export"]["scale_floor"] = 0.01
     known = known_of(record, knobs_of(RATE))
     (knob,) = known.knobs
+    assert (known.runs, known.outside) == (2, 2)
     assert [part.scored for part in knob.parts] == [1, 1, 0]
     assert [part.rates.trials for part in knob.parts] == [1, 1, 0]
     assert known.points == ({"optimizer.matrix_lr": 0.02}, {"optimizer.matrix_lr": 0.05})
