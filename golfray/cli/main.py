@@ -31,11 +31,13 @@ from golfray.cli.exit_codes import (
     USAGE,
 )
 from golfray.cli.export import export
+from golfray.cli.import_records import import_records
 from golfray.cli.inspect import logs, show_trial, status
 from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
 from golfray.cli.show import show_app
+from golfray.cli.show_knobs import show_knobs
 from golfray.cli.size import size
 from golfray.cli.study import tune
 from golfray.cli.track import track, ui
@@ -86,9 +88,11 @@ app = typer.Typer(
 )
 for verb in (tune, status, logs, size, confirm, claim, compare, train, score, export, pack, selftest, track, ui):
     app.command()(verb)
+app.command("import-records")(import_records)
 data_app.command()(fetch)
 app.add_typer(data_app, name="data")
 show_app.command("trial")(show_trial)
+show_app.command("knobs")(show_knobs)
 app.add_typer(show_app, name="show")
 for group in (app, data_app, show_app):
     for command in group.registered_commands:

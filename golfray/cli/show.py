@@ -11,7 +11,9 @@ from golfray.cli.exit_codes import EXIT_CODES_HELP
 from golfray.cli.options import SCALE, SETS
 from golfray.cli.output import Output, with_output
 
-show_app = typer.Typer(no_args_is_help=True, help="Show a configuration, the schema of a file, or a trial.")
+show_app = typer.Typer(
+    no_args_is_help=True, help="Show a configuration, the schema of a file, a trial, or a study's knobs."
+)
 
 
 # What a JSON Schema can be asked of.

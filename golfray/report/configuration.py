@@ -75,6 +75,10 @@ def _space_lines(space: Space) -> Iterator[str]:
     yield f"sampler: {space.sampler}, seed {space.seed}"
     for index, point in enumerate(space.first_points):
         yield f"first point {index}: {', '.join(f'{path} {shown(value)}' for path, value in point.items())}"
+    for foreign in space.warm_start:
+        values = ", ".join(f"{path} {shown(value)}" for path, value in foreign.values.items())
+        scored = f"{foreign.difference:+.4f} +-{foreign.noise:.4f} BPB, told as {foreign.told(0.0):+.4f} of trial 0"
+        yield f"foreign point of {', '.join(foreign.records)}: {scored} ({values})"
     limits = ", ".join(f"{name} {_seconds(value)}" for name, value in space.to_dict()["limits"].items())
     yield f"limits in seconds: {limits}"
     yield from space.notes

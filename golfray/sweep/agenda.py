@@ -182,7 +182,10 @@ class Agenda:
             seed=space.seed,
             cap_bytes=space.base.config.cap_bytes,
             uniform_bpb=uniform_bpb,
+            foreign=space.warm_start,
         )
+        if journal.record.trials:
+            self._anchor(journal.record.trials[0])
         self._sampler.restore(journal.record)
         left = confirming_left(journal.record) if confirming else work_left(space, journal.record)
         self._again = deque(left.unfinished)
@@ -217,6 +220,13 @@ class Agenda:
         """Let the sampler hear how a trial ended for good."""
         if trial.told and trial.outcome is not None:
             self._sampler.tell(trial.number, trial.outcome, trial.curve, trial.size_reserve)
+        if trial.number == 0:
+            self._anchor(trial)
+
+    def _anchor(self, trial_0: TrialRecord) -> None:
+        """What others ran is told relative to trial 0."""
+        if trial_0.bpb is not None:
+            self._sampler.anchor(trial_0.bpb)
 
     def spent(self) -> str:
         """What of the budget is spent, now that nothing is left to ask."""

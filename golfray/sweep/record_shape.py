@@ -76,6 +76,15 @@ class _Knob(_Shape):
         return self
 
 
+class _Foreign(_Shape):
+    model_config = ConfigDict(extra="forbid")
+    records: list[str]
+    values: dict[str, _Plain]
+    difference: Annotated[float, Field(allow_inf_nan=False)]
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    runs: Annotated[int, Field(ge=1)]
+
+
 class _Space(_Shape):
     name: str = ""
     source: str = ""
@@ -83,6 +92,7 @@ class _Space(_Shape):
     implied: _Values
     knobs: dict[str, _Knob]
     first_points: list[_Values] = []
+    warm_start: list[_Foreign] = []
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
     replicates: _Count = 1

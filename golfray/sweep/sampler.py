@@ -1,4 +1,4 @@
-"""What to try next: Optuna 5 behind the few questions a study asks. The only importer of optuna.
+"""What to try next: Optuna 5 behind the few questions a study asks.
 
 The Optuna study lives in memory and holds only the trials that the sampler is told of, in the order in which they were
 asked. The event log is the truth; :meth:`StudySampler.restore` builds the same study again from its records.
@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, dependency_order, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.warm_start import FOREIGN_TRIALS, ForeignPoint
 
 BYTES_OVER_CAP = "bytes_over_cap"
 DIVERGED = "diverged"
@@ -91,18 +92,33 @@ class StudySampler:
 
     ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
     on n and on what was told before, never on how often or in which process the sampler was built. A point has the
-    parameters of the knobs that are active there, and of no others.
+    parameters of the knobs that are active there, and of no others. ``foreign`` are points at which others ran: they
+    count as told once trial 0 has a score (:meth:`anchor`), until there are ``FOREIGN_TRIALS`` own trials; one that is
+    no point of these knobs is left out.
     """
 
-    def __init__(self, knobs: Iterable[Knob], *, kind: str, seed: int, cap_bytes: int, uniform_bpb: float) -> None:
+    def __init__(
+        self,
+        knobs: Iterable[Knob],
+        *,
+        kind: str,
+        seed: int,
+        cap_bytes: int,
+        uniform_bpb: float,
+        foreign: Sequence[ForeignPoint] = (),
+    ) -> None:
         self._knobs = dependency_order(knobs)
         self._parameters = parameters_of(self._knobs)
-        self._distributions = {name: _distribution(parameter) for name, parameter in self._parameters.items()}
+        self._distributions = {name: distribution_of(parameter) for name, parameter in self._parameters.items()}
         self._conditional = any(knob.when for knob in self._knobs)
         self._kind = kind
         self._seed = seed
         self._cap_bytes = cap_bytes
         self._uniform_bpb = uniform_bpb
+        self._foreign = [(point, params) for point in foreign if (params := point.params(self._knobs)) is not None]
+        # What trial 0 scored: until it has, a difference from it is no score.
+        self._trial_0_bpb: float | None = None
+        self._foreign_told = 0
         self._running: dict[int, optuna.Trial] = {}
         # Trials that Optuna was told of so far, and how many of them, the oldest, it does not have any more.
         self._count = self._forgotten = 0
@@ -143,6 +159,16 @@ class StudySampler:
             trial.report(value, step)
         self._study.tell(trial, verdict.value, state=verdict.state)
 
+    def anchor(self, trial_0_bpb: float) -> None:
+        """Trial 0 has this score, in bits per byte: only now is it known what the foreign points are worth here.
+
+        They are put before all own trials, so that a sampler that is rebuilt later has all in the same order.
+        """
+        if not self._foreign:
+            return
+        self._trial_0_bpb = trial_0_bpb
+        self._rebuild(self._forgotten)
+
     def restore(self, record: StudyRecord) -> None:
         """Take in the told trials of a log, finished or running, in the order in which they were asked.
 
@@ -165,7 +191,7 @@ class StudySampler:
 
     @property
     def trials(self) -> list[FrozenTrial]:
-        """Copies of Optuna's trials, in the order in which they were asked."""
+        """Copies of Optuna's trials, in the order in which they were asked, foreign points before them."""
         return self._study.get_trials(deepcopy=True)
 
     def _verdict(
@@ -178,9 +204,15 @@ class StudySampler:
     def _forget(self) -> None:
         """Leave to a new Optuna study only what is recent, as of the next trial."""
         first = self._first_known(self._count)
-        if first == self._forgotten:
-            return
-        known = self._study.get_trials(deepcopy=False)[first - self._forgotten :]
+        fades = self._foreign_told > 0 and self._count >= FOREIGN_TRIALS
+        if fades:
+            self._foreign = []
+        if fades or first != self._forgotten:
+            self._rebuild(first)
+
+    def _rebuild(self, first: int) -> None:
+        """A new Optuna study of the foreign points and of the own trials from the one with this place on."""
+        known = self._study.get_trials(deepcopy=False)[self._foreign_told + first - self._forgotten :]
         numbers = {trial._trial_id: number for number, trial in self._running.items()}
         self._running, self._count, self._forgotten = {}, first, first
         self._study = self._new_study()
@@ -203,9 +235,15 @@ class StudySampler:
         before = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
-            return optuna.create_study(direction="minimize", sampler=self._sampler(0))
+            study = optuna.create_study(direction="minimize", sampler=self._sampler(0))
         finally:
             optuna.logging.set_verbosity(before)
+        if self._trial_0_bpb is not None:
+            self._foreign_told = len(self._foreign)
+            for point, params in self._foreign:
+                verdict = Verdict(TrialState.COMPLETE, point.told(self._trial_0_bpb))
+                study.add_trial(self._finished(params, verdict))
+        return study
 
     def _draw_placed(self, number: int, params: Mapping[str, Any]) -> None:
         self._study.enqueue_trial(dict(params))
@@ -294,7 +332,8 @@ def _draw(trial: optuna.Trial, name: str, parameter: Parameter) -> Any:
             return trial.suggest_categorical(name, choices)
 
 
-def _distribution(parameter: Parameter) -> BaseDistribution:
+def distribution_of(parameter: Parameter) -> BaseDistribution:
+    """A parameter in Optuna's terms."""
     match parameter:
         case FloatRange(low, high, log, step):
             return FloatDistribution(low, high, log=log, step=step)

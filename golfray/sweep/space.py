@@ -17,8 +17,10 @@ from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.observation import read_observations
 from golfray.sweep.possible import impossible_values
 from golfray.sweep.space_file import SpaceFile, read_space_file
+from golfray.sweep.warm_start import ForeignPoint, WarmStart, warm_start
 
 _BITS = "export.bits_"
 _SCALE_FLOOR = "export.scale_floor"
@@ -48,6 +50,7 @@ class Space:
     replicates: int
     limits: PhaseLimits
     places: Mapping[str, tuple[str, ...]]
+    warm_start: tuple[ForeignPoint, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -111,6 +114,7 @@ class Space:
             "fixed": self.fixed,
             "implied": dict(self.implied),
             "first_points": [dict(point) for point in self.first_points],
+            "warm_start": [dataclasses.asdict(point) | {"records": list(point.records)} for point in self.warm_start],
             "knobs": {knob.path: _knob_to_dict(knob) for knob in self.knobs},
             "limits": dataclasses.asdict(self.limits),
         }
@@ -165,8 +169,22 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
             space.searched().with_values(point, "first point")
         except ConfigError as error:
             raise document.error(f"first_points.{index}", error.message) from error
-    notes = [*overruled(file, document, base.config.scale), *_check_possible(space, file, document)]
-    return dataclasses.replace(space, notes=tuple(notes))
+    warm = _read_warm_start(space, file, document)
+    notes = [*overruled(file, document, base.config.scale), *_check_possible(space, file, document), *warm.notes]
+    return dataclasses.replace(space, notes=tuple(notes), warm_start=warm.points)
+
+
+def _read_warm_start(space: Space, file: SpaceFile, document: Document) -> WarmStart:
+    """The observations that the file names, relative to the folder of the file in which it names them."""
+    if file.warm_start is None:
+        return WarmStart((), ())
+    position = document.position("warm_start")
+    home = Path(document.source if position is None else position.source).parent
+    try:
+        observations = read_observations(home / file.warm_start)
+    except (ConfigError, ValueError) as error:
+        raise document.error("warm_start", str(error)) from error
+    return warm_start(observations, space.knobs, space.base.config, space.searched().config)
 
 
 def _refuse_two_places(file: SpaceFile, document: Document, fixed: Layer, layers: Sequence[Layer]) -> None:

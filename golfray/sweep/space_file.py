@@ -152,6 +152,8 @@ class SpaceFile(_Entry):
     """Settings that are searched, by dotted path."""
     first_points: list[dict[str, Any]] = Field(default_factory=list)
     """Points to run before the sampler's, as {path: value}; knobs that are left out stay as the preset has them."""
+    warm_start: str | None = None
+    """File of foreign observations, relative to this one's folder, of which the sampler is told; null: none."""
     scales: dict[Literal["full", "laptop"], dict[str, KnobOverride]] = Field(default_factory=dict)
     """Ranges that differ at one scale."""
     limits: Limits = Field(default_factory=Limits)

@@ -17,6 +17,7 @@ from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_file import DEFAULT_FIT_PROBABILITY
+from golfray.sweep.warm_start import ForeignPoint
 
 _FOLDER = "data.folder"
 _TOKENIZER = "data.tokenizer"
@@ -57,6 +58,10 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         replicates=values["replicates"],
         limits=PhaseLimits(**values.get("limits", {})),
         places={knob.path: (source,) for knob in knobs},
+        # Nor of these.
+        warm_start=tuple(
+            ForeignPoint(**{**point, "records": tuple(point["records"])}) for point in values.get("warm_start", [])
+        ),
     )
 
 

@@ -70,6 +70,9 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
     params = flatten({name: event[name] for name in names if name in event})
     params.update(flatten({"budget": event.get("budget") or {}}))
+    foreign = event["space"].get("warm_start")
+    if foreign:
+        params["warm_start"] = f"foreign points: {len(foreign)}"
     params.update({f"space.{path}": knob_range(knob) for path, knob in knobs(event).items()})
     return params
 
@@ -103,6 +106,10 @@ def study_note(event: Mapping[str, Any]) -> str:
         points = ", ".join(f"{name} {value:.4f}" for name, value in reference.items())
         lines += ["", f"Bits per byte of the same validation text: {points}."]
     lines += ["", *(f"- {line}" for line in event.get("describe") or [])]
+    foreign = (event.get("space") or {}).get("warm_start") or []
+    if foreign:
+        names = ", ".join(name for point in foreign for name in point["records"])
+        lines += ["", f"The sampler was told of points at which others ran ({names}): no runs here."]
     lines += [
         "",
         "The score is `bpb/roundtrip`, of the exported file read back; lower is better. Only runs tagged "

@@ -8,7 +8,8 @@ import pytest
 
 from golfray.sweep.events import encode_record
 from tests.cli.documented import read_tables
-from tests.report.scripted import eventful_study
+from tests.report.scripted import eventful_study, write_study
+from tests.sweep.knob_studies import CHOICES, KnobStudy
 
 ROOT = pathlib.Path(__file__).parents[2]
 TABLES = read_tables()
@@ -39,7 +40,18 @@ def study(golfray):
 
 
 @pytest.fixture(scope="module")
-def fast(golfray, study, tiny_sets):
+def knob_study(golfray):
+    """A study, not below ./studies, with enough trials to say something of its knobs."""
+    study = KnobStudy(CHOICES)
+    for number in range(12):
+        trained = {"muon__ns_dtype": "float32" if number % 2 else "bfloat16", "muon__ns_steps": 4 + number // 2 % 2}
+        study.run(2.0 + 0.1 * (number % 2) - 0.01 * (number // 4), 100.0 + 10 * (number // 4), **trained)
+    write_study(golfray.folder / "played", study.script)
+    return golfray.folder / "played"
+
+
+@pytest.fixture(scope="module")
+def fast(golfray, study, knob_study, tiny_sets):
     """Verbs that train nothing."""
     return golfray.run_all(
         {
@@ -47,12 +59,14 @@ def fast(golfray, study, tiny_sets):
             "logs": ["logs", "1", "--json", "-q"],
             "trial": ["show", "trial", "muon/1", "--json"],
             "pack": ["pack", "packed.py", *tiny_sets, "--json", "-v"],
+            "import_records": ["import-records", "--json"],
+            "knobs": ["show", "knobs", knob_study, "--json"],
             "error": ["status", "mun", "--json"],
         }
     )
 
 
-@pytest.mark.parametrize("kind", ["status", "logs", "trial", "pack", "error"])
+@pytest.mark.parametrize("kind", ["status", "logs", "trial", "pack", "import_records", "knobs", "error"])
 def test_one_document_and_the_words_on_standard_error(fast, kind):
     (document,) = documents_of(fast[kind].out)
     assert document["kind"] == kind

@@ -11,7 +11,7 @@ from golfray.cli.main import app
 from tests.cli.conftest import GOLFRAY
 
 VERBS = (
-    *("tune", "status", "show", "logs", "confirm", "claim", "compare"),
+    *("tune", "status", "show", "logs", "confirm", "claim", "compare", "import-records"),
     *("train", "score", "export", "pack", "selftest", "data", "track", "ui"),
 )
 
@@ -28,7 +28,7 @@ def test_help_names_every_verb_and_every_exit_code(golfray):
 GROUPS = ("show", "data")
 COMMANDS = [
     *(verb for verb in VERBS if verb not in GROUPS),
-    *(f"show {what}" for what in ("config", "schema", "trial")),
+    *(f"show {what}" for what in ("config", "schema", "trial", "knobs")),
     *(f"data {what}" for what in ("build", "check", "fetch")),
 ]
 
