@@ -100,7 +100,7 @@ def test_what_goes_wrong_does_so_as_often_as_asked_and_somewhere_in_between(play
 
 
 def test_a_hung_attempt_ends_when_its_limit_has_passed(play, job_of):
-    """In training the one that passes first: of silence, or of the phase, which is twice its own 15 s and two minutes."""
+    """In training the first that passes: of silence, or of the phase, which is twice its own 15 s and two minutes."""
     jobs = [job_of(f"s-{number:04d}-1", runtime__log_points=4) for number in range(30)]
     ran, phases = play(Simulation(scale="laptop", hang=1.0), *jobs), set()
     for job in jobs:
