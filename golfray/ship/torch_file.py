@@ -175,7 +175,7 @@ class _Bounded:
         self.tell, self.seekable = file.tell, file.seekable
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a place, from the beginning, here or the end. Raises ``OSError``, EINVAL, where it is outside the file."""
+        """Go to a place, from the beginning, here or the end. Raises ``OSError``, EINVAL, outside the file."""
         place += (0, self._file.tell(), self.size)[whence]
         if not 0 <= place <= self.size:
             raise OSError(errno.EINVAL, f"place {place} is outside its {self.size} bytes")
