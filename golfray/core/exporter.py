@@ -57,8 +57,13 @@ def parts_of(tensors: dict[str, Quantized | Kept]) -> list[dict[str, Quantized |
 
 def load_artifact(artifact: bytes) -> dict[str, torch.Tensor]:
     """The weights inside an artifact of our own; the ship floor checks those from elsewhere first."""
+    return {name: restore(stored) for name, stored in read_artifact(artifact).items()}
+
+
+def read_artifact(artifact: bytes) -> dict[str, Quantized | Kept]:
+    """The tensors inside an artifact of our own as they are stored."""
     parts, shuffled = unseal(artifact)
-    return {name: restore(stored) for part in parts for name, stored in read_part(part, shuffled).items()}
+    return {name: stored for part in parts for name, stored in read_part(part, shuffled).items()}
 
 
 def tensor_rule(name: str, tensor: torch.Tensor, export: ExportSettings) -> TensorRule | None:

@@ -10,7 +10,8 @@ import numpy
 import torch
 
 from golfray.core.artifact import unpack_artifact
-from golfray.core.container import FLAT_MAGIC, Kept, Quantized, plane_bytes, read_part, unseal
+from golfray.core.container import FLAT_MAGIC, Kept, Quantized, plane_bytes
+from golfray.core.exporter import read_artifact
 from golfray.core.model import is_control
 from golfray.core.quantize import tensor_bits
 from golfray.core.settings import ExportSettings
@@ -45,8 +46,7 @@ def artifact_parts(content: bytes, export: ExportSettings) -> tuple[Part, ...]:
 
 def _stored(content: bytes, export: ExportSettings) -> dict[str, Quantized | Kept]:
     if content.startswith(FLAT_MAGIC.encode()):
-        parts, shuffled = unseal(content)
-        return {name: stored for part in parts for name, stored in read_part(part, shuffled).items()}
+        return read_artifact(content)
     container = unpack_artifact(content)
     found: dict[str, Quantized | Kept] = {
         name: Kept(tensor, str(tensor.dtype)) for name, tensor in container["passthrough"].items()

@@ -155,7 +155,7 @@ def _damage_said(what: str) -> Iterator[None]:
     try:
         yield
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
-        # zipfile calls what a disk said no zip file. A place before the beginning, which damage can name, is EINVAL.
+        # zipfile calls what a disk said no zip file. A place outside the file, which damage can name, is EINVAL.
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
@@ -165,11 +165,21 @@ def _damage_said(what: str) -> Iterator[None]:
 
 
 class _Bounded:
-    """A file of which at most ``most`` bytes can be asked for at once: first those that a directory can have."""
+    """A file of which at most ``most`` bytes can be asked for at once: first those that a directory can have.
+
+    Places outside it are refused as a disk's file refuses those before its beginning; one in memory does otherwise.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.most, self.size = file, _LARGEST_DIRECTORY, file.seek(0, 2)
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.tell, self.seekable = file.tell, file.seekable
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Go to a place, from the beginning, here or the end. Raises ``OSError``, EINVAL, outside the file."""
+        place += (0, self._file.tell(), self.size)[whence]
+        if not 0 <= place <= self.size:
+            raise OSError(errno.EINVAL, f"place {place} is outside its {self.size} bytes")
+        return self._file.seek(place)
 
     def read(self, count: int = -1) -> bytes:
         """At most ``count`` bytes, or all that are left where it is negative."""
