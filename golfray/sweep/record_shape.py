@@ -95,6 +95,7 @@ class _Space(_Shape):
     warm_start: list[_Foreign] = []
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
+    stopping: str = ""
     replicates: _Count = 1
     fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     limits: dict[str, float | None] = {}
@@ -221,6 +222,16 @@ class _Progress(_OfAttempt):
     metrics: _Numbers
 
 
+class _LateCheck(_OfAttempt):
+    share: Annotated[float, Field(ge=0, le=1)]
+    expected: float
+    chance: Annotated[float, Field(ge=0, le=1)]
+    bar: float
+    known: _Count
+    audited: bool
+    reason: str
+
+
 class _Exported(_Shape):
     bytes: _Count
     bits_per_byte: float
@@ -272,6 +283,7 @@ _SHAPES: Mapping[str, type[_Shape]] = {
     "attempt_started": _AttemptStarted,
     "phase": _Phase,
     "progress": _Progress,
+    "late_check": _LateCheck,
     "attempt_ended": _AttemptEnded,
     "study_ended": _StudyEnded,
 }

@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, LateCheck, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
@@ -284,6 +284,11 @@ class StudyRecord:
         attempt = self._attempt(event)
         attempt.last_sign = event["time"]
         attempt.curve.append((event["step"], event["metrics"]))
+
+    def _on_late_check(self, event: dict[str, Any]) -> None:
+        attempt = self._attempt(event)
+        attempt.last_sign = event["time"]
+        attempt.late_check = LateCheck(**{field.name: event[field.name] for field in dataclasses.fields(LateCheck)})
 
     def _on_attempt_ended(self, event: dict[str, Any]) -> None:
         trial = self._trial(event)

@@ -46,6 +46,7 @@ class Space:
     budget: StudyBudget
     seed: int
     sampler: str
+    stopping: str
     fit_probability: float
     replicates: int
     limits: PhaseLimits
@@ -108,6 +109,7 @@ class Space:
             "scale": self.base.config.scale,
             "budget": self.budget.to_dict(),
             "sampler": self.sampler,
+            "stopping": self.stopping,
             "fit_probability": self.fit_probability,
             "seed": self.seed,
             "replicates": self.replicates,
@@ -159,6 +161,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         budget=file.study_budget(),
         seed=file.seed,
         sampler=file.sampler,
+        stopping=file.stopping,
         fit_probability=file.fit_probability,
         replicates=file.replicates,
         limits=file.phase_limits(),

@@ -18,6 +18,23 @@ SAMPLER = "sampler"
 CONFIRM = "confirm"
 
 
+@dataclasses.dataclass(frozen=True)
+class LateCheck:
+    """What a late check found hopeless (:mod:`golfray.sweep.stopping`), after a ``share`` of the run.
+
+    ``expected`` and ``bar`` in bits per byte, ``chance`` of ending below the bar, by ``known`` finished runs.
+    ``audited``: it ran on all the same.
+    """
+
+    share: float
+    expected: float
+    chance: float
+    bar: float
+    known: int
+    audited: bool
+    reason: str
+
+
 @dataclasses.dataclass
 class AttemptRecord:
     """One try at running a trial. ``folder`` is relative to the study; times are unix seconds.
@@ -25,6 +42,7 @@ class AttemptRecord:
     ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
     ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
     ``size_reserve``: bytes that another seed may be larger by, at the probability that the space asks for.
+    ``late_check``: why it was hopeless; None where it was not looked at, or was not.
     """
 
     number: int
@@ -41,6 +59,26 @@ class AttemptRecord:
     size_reserve: float = 0.0
     curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
     phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    late_check: LateCheck | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the study has decided to stop it; it may be at work until it hears of that."""
+        return self.late_check is not None and not self.late_check.audited
+
+    @property
+    def last_metrics(self) -> dict[str, float]:
+        """What it reported last, as an outcome has it; nothing before a first report."""
+        if not self.curve:
+            return {}
+        step, last = self.curve[-1]
+        return {**last, "train/steps": float(step)}
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds of each phase up to its last sign, to the millisecond."""
+        ends = [begun for _, begun in self.phases[1:]] + [self.last_sign or 0.0]
+        return {name: round(max(0.0, end - at), 3) for (name, at), end in zip(self.phases, ends, strict=False)}
 
     @property
     def phase(self) -> str | None:
