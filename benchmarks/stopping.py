@@ -1,6 +1,6 @@
 """Does the late check pay? Simulated studies of muon.yaml at full scale with the same time, with it and without.
 
-    python benchmarks/stopping.py --seeds 150 --minutes 360
+    python benchmarks/stopping.py --seeds 150 --minutes 300
 
 Each pair has the same sampler seed, the same luck and the same trial 0. A trial that was stopped is played to its end
 afterwards, so it is known of each whether it would have won its study. Regret is what the winner lost by that.
@@ -115,10 +115,10 @@ def main() -> None:
     """Print a table a sampler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=150)
-    parser.add_argument("--minutes", type=float, default=360)
+    parser.add_argument("--minutes", type=float, default=300)
     parser.add_argument("--samplers", nargs="+", default=["random", "tpe"])
     given = parser.parse_args()
-    own = f"name: stopping\nreplicates: 1\nbudget: {{minutes: {given.minutes}}}\nfixed: {{runtime.log_points: 20}}\n"
+    own = f"name: stopping\nreplicates: 1\nbudget: {{trials: 10000, minutes: {given.minutes}}}\nfixed: {{runtime.log_points: 20}}\n"
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "stopping.yaml").write_text(f"extends: {SPACE}\n{own}")
         space = load_space(Path(scratch) / "stopping.yaml", has_gpu=True)

@@ -57,6 +57,9 @@ class EventLines:
             case "progress" if self._verbose:
                 loss = event["metrics"].get("train/loss")
                 return [self._of_trial(event, f"step {event['step']}" + ("" if loss is None else f", loss {loss:.4f}"))]
+            case "late_check":
+                goes_on = "; it runs on, being audited" if event["audited"] else "; it is asked to stop"
+                return [self._of_trial(event, event["reason"] + goes_on)]
             case "attempt_ended":
                 return self._end(event)
             case "observer_failed":

@@ -31,7 +31,9 @@ from golfray.report.printable import line
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import Claim, claim
+from golfray.sweep.stopping import OFF
 from golfray.sweep.trial_record import TrialRecord
 
 # Refused points that are named; of more the first ones and the last.
@@ -202,6 +204,8 @@ def _failures(record: StudyRecord) -> list[Text]:
         )
     )
     lines += _too_large(record)
+    if record.stopping != OFF:
+        lines.append(line(stopped_trials(record).words()))
     return lines
 
 

@@ -89,6 +89,8 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
             *_file_lines(folder),
         ]
     lines = [f"attempt {attempt.number}{lane}: {outcome_text(outcome)}{took}"]
+    if attempt.late_check is not None and attempt.late_check.audited:
+        lines.append(f"  audited, so it ran on although hopeless: {attempt.late_check.reason}")
     reason = outcome.reason.strip().splitlines()
     # Of an outcome without a score, the first line has been said.
     lines += [f"  {line}" for line in reason[0 if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE) else 1 :]]
@@ -136,6 +138,7 @@ def _attempt_document(found: FoundTrial, attempt: AttemptRecord) -> dict[str, An
         "outcome": None if attempt.outcome is None else attempt.outcome.to_dict(),
         "folder": None if folder is None else str(folder),
         "files": [] if folder is None or not folder.is_dir() else sorted(path.name for path in folder.iterdir()),
+        "late_check": None if attempt.late_check is None else dataclasses.asdict(attempt.late_check),
         "curve": [{"step": step, **metrics} for step, metrics in attempt.curve],
     }
 

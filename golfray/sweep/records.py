@@ -95,6 +95,11 @@ class StudyRecord:
         return self.header.get("simulation")
 
     @property
+    def stopping(self) -> str:
+        """The rule by which trials are stopped; logs of earlier versions do not say, and stopped none."""
+        return str(self.header["space"].get("stopping", "off"))
+
+    @property
     def cap_bytes(self) -> int:
         """What code and artifact may weigh together, in bytes."""
         return int(self.header["cap_bytes"])

@@ -69,6 +69,8 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     """Parameters of the parent run, from ``study_started``: what was searched, on what, with what budget."""
     names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
     params = flatten({name: event[name] for name in names if name in event})
+    # Logs of earlier versions do not say: no trial was stopped then.
+    params["stopping"] = event["space"].get("stopping", "off")
     params.update(flatten({"budget": event.get("budget") or {}}))
     foreign = event["space"].get("warm_start")
     if foreign:
