@@ -1,9 +1,9 @@
-"""Does the late check pay? Simulated studies of muon.yaml at full scale with the same time, with it and without.
+"""Does stopping pay? Simulated studies of muon.yaml at full scale with the same time, with a rule and without.
 
     python benchmarks/stopping.py --seeds 150 --minutes 300
 
 Each pair has the same sampler seed, the same luck and the same trial 0. A trial that was stopped is played to its end
-afterwards, so it is known of each whether it would have won its study. Regret is what the winner lost by that.
+afterwards, so it is known of each whether it would have won its study, and what the winner lost by that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from golfray.sweep.sim.law import LAWS
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
 from golfray.sweep.space import Space, load_space
-from golfray.sweep.stopping import LATE_CHECK, OFF
+from golfray.sweep.stopping import LATE_CHECK, OFF, RUNGS
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import TrialRecord
 
@@ -116,9 +116,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=150)
     parser.add_argument("--minutes", type=float, default=300)
+    parser.add_argument("--rules", nargs="+", default=[LATE_CHECK, RUNGS], choices=[LATE_CHECK, RUNGS])
     parser.add_argument("--samplers", nargs="+", default=["random", "tpe"])
     given = parser.parse_args()
-    own = f"name: stopping\nreplicates: 1\nbudget: {{trials: 10000, minutes: {given.minutes}}}\nfixed: {{runtime.log_points: 20}}\n"
+    budget = f"{{trials: 10000, minutes: {given.minutes}}}"
+    own = f"name: stopping\nreplicates: 1\nbudget: {budget}\nfixed: {{runtime.log_points: 20}}\n"
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "stopping.yaml").write_text(f"extends: {SPACE}\n{own}")
         space = load_space(Path(scratch) / "stopping.yaml", has_gpu=True)
@@ -132,10 +134,11 @@ def main() -> None:
                     )
                     for seed in range(given.seeds)
                 ]
-                for rule in (OFF, LATE_CHECK)
+                for rule in (OFF, *given.rules)
             }
-            print(f"{sampler}, {given.seeds} pairs of studies of {given.minutes:g} minutes")
-            print("\n".join(table(played[OFF], played[LATE_CHECK])), flush=True)
+            for rule in given.rules:
+                print(f"{sampler}, {rule}: {given.seeds} pairs of studies of {given.minutes:g} minutes")
+                print("\n".join(table(played[OFF], played[rule])), flush=True)
 
 
 if __name__ == "__main__":

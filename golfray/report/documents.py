@@ -78,6 +78,8 @@ def trial_entry(record: StudyRecord, trial: TrialRecord, rank: int | None) -> di
     return {
         "trial": trial.number,
         "role": trial.role,
+        "share": trial.share,
+        "promotes": trial.promotes,
         "rank": rank,
         "outcome": None if outcome is None else outcome.kind.value,
         "reason": None if outcome is None else outcome.reason,

@@ -109,7 +109,8 @@ class EventLines:
         again = f", read its training text {passes:.1f} times" if passes > 1 else ""
         best = best_feasible(self._record)
         new = ", best so far" if best is not None and best.number == trial.number else ""
-        what = f"{outcome_text(outcome)}{took}{again}{new}"
+        short = "" if trial.share == 1.0 else f"a run of {100 * trial.share:.0f}% of the length: "
+        what = f"{short}{outcome_text(outcome)}{took}{again}{new}"
         return [*self.fidelity(event), self._of_trial(event, what, KIND_STYLE[outcome.kind])]
 
     def _ended_before(self, event: dict[str, Any]) -> str:

@@ -55,6 +55,10 @@ def trial_lines(found: FoundTrial) -> list[str]:
     lines = [f"t{trial.number:03d} of study {record.name}: {trial.role}, seed {trial.seed}"]
     if trial.replicate_of is not None:
         lines.append(f"  repeats t{trial.replicate_of:03d} on another seed")
+    if trial.share != 1.0:
+        lines.append(f"  a short run, of {100 * trial.share:.0f}% of the length: its size means nothing")
+    if trial.promotes is not None:
+        lines.append(f"  the same point as t{trial.promotes:03d}, which was among the best of its length")
     if rank is not None:
         lines.append(f"  rank {rank} of {len(record.candidates)}" + (", the best feasible" if rank == 1 else ""))
     if not trial.told:

@@ -197,6 +197,8 @@ class _TrialAsked(_Shape):
     refused: str | None = None
     foreseen: _Numbers | None = None
     too_large: bool = False
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    promotes: _Count | None = None
 
 
 class _OfAttempt(_Shape):

@@ -164,12 +164,14 @@ class StudyRecord:
         if trial.outcome is None or not trial.outcome.fidelity:
             return None
         key = {"preset": self.header["preset"], "scale": self.header["scale"], **trial.outcome.fidelity}
+        if trial.share != 1.0:
+            key["share"] = trial.share
         return json.dumps(key, sort_keys=True)
 
     @property
     def fidelity(self) -> str | None:
-        """The study's one fidelity: that of the first trial that ended with a score, trial 0 in the normal case."""
-        first = next((trial for trial in self.trials if trial.bpb is not None), None)
+        """The study's one fidelity: that of the first whole run that ended with a score, trial 0 in the normal case."""
+        first = next((trial for trial in self.trials if trial.bpb is not None and trial.share == 1.0), None)
         return None if first is None else self.fidelity_of(first)
 
     def is_comparable(self, trial: TrialRecord) -> bool:
@@ -254,6 +256,8 @@ class StudyRecord:
                 refused=event.get("refused"),
                 foreseen=event.get("foreseen"),
                 too_large=event.get("too_large", False),
+                share=event.get("share", 1.0),
+                promotes=event.get("promotes"),
             )
         )
 

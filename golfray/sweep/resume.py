@@ -19,6 +19,7 @@ from golfray.sweep.knobs import Knob, OutOfRange, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
+from golfray.sweep.rungs import SCALED_STEPS
 from golfray.sweep.space import Space
 from golfray.sweep.stopping import as_stopped
 from golfray.sweep.trial_record import AttemptRecord, TrialRecord
@@ -73,6 +74,8 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
         return None
     here = {**values, **space.overrides(trial.params), **space.implied}
     for path, value in here.items():
+        if trial.share != 1.0 and path in SCALED_STEPS:
+            continue
         own = trial.setting(path, _ABSENT)
         if own is _ABSENT:
             return f"{path} is not among its settings"

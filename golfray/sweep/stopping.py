@@ -27,6 +27,7 @@ from golfray.sweep.trial_record import CONFIRM, SAMPLER, AttemptRecord, TrialRec
 
 OFF = "off"
 LATE_CHECK = "late_check"
+RUNGS = "rungs"
 
 CHECK_AT = 0.6
 """Share of the run at which it is looked at, by whichever clock ends it: never before half of it."""

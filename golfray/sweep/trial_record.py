@@ -16,6 +16,8 @@ FIRST_POINT = "first_point"
 REPLICATE = "replicate"
 SAMPLER = "sampler"
 CONFIRM = "confirm"
+# A short run (:mod:`golfray.sweep.rungs`).
+RUNG = "rung"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +78,9 @@ class AttemptRecord:
 
     @property
     def phase_seconds(self) -> dict[str, float]:
-        """Seconds of each phase up to its last sign, to the millisecond."""
+        """Seconds of each phase, up to its last sign."""
         ends = [begun for _, begun in self.phases[1:]] + [self.last_sign or 0.0]
-        return {name: round(max(0.0, end - at), 3) for (name, at), end in zip(self.phases, ends, strict=False)}
+        return {name: max(0.0, end - at) for (name, at), end in zip(self.phases, ends, strict=False)}
 
     @property
     def phase(self) -> str | None:
@@ -98,7 +100,9 @@ class TrialRecord:
     ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
     cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
     ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
-    space that was changed since. ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    space that was changed since. ``share``: of the study's length, below 1 for the short runs of rungs alone;
+    ``promotes``: the shorter run of the same point that earned this one. ``abandoned``: the study has ended, so nobody
+    runs the trial again as things are.
     """
 
     number: int
@@ -112,6 +116,8 @@ class TrialRecord:
     refused: str | None = None
     foreseen: dict[str, float] | None = None
     too_large: bool = False
+    share: float = 1.0
+    promotes: int | None = None
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
 
