@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from golfray.ship.packer import bytes_code
@@ -111,34 +113,39 @@ def table(off: list[Played], on: list[Played]) -> list[str]:
     ]
 
 
+def studies(
+    samplers: Sequence[str], rules: Sequence[str], *, seeds: int, minutes: float, scratch: Path
+) -> dict[tuple[str, str], list[Played]]:
+    """What came of ``seeds`` studies of so many simulated minutes under each sampler and rule, by those."""
+    budget = f"{{trials: 10000, minutes: {minutes}}}"
+    own = f"name: stopping\nreplicates: 1\nbudget: {budget}\nfixed: {{runtime.log_points: 20}}\n"
+    (scratch / "stopping.yaml").write_text(f"extends: {SPACE}\n{own}")
+    space = load_space(scratch / "stopping.yaml", has_gpu=True)
+    return {
+        (sampler, rule): [
+            play(dataclasses.replace(space, sampler=sampler, stopping=rule), scratch / f"{sampler}-{rule}-{seed}", seed)
+            for seed in range(seeds)
+        ]
+        for sampler in samplers
+        for rule in rules
+    }
+
+
 def main() -> None:
-    """Print a table a sampler."""
+    """Print a table for each sampler and rule."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=150)
     parser.add_argument("--minutes", type=float, default=300)
     parser.add_argument("--rules", nargs="+", default=[LATE_CHECK, RUNGS], choices=[LATE_CHECK, RUNGS])
-    parser.add_argument("--samplers", nargs="+", default=["random", "tpe"])
+    parser.add_argument("--samplers", nargs="+", default=["random", "tpe"], choices=["random", "tpe"])
     given = parser.parse_args()
-    budget = f"{{trials: 10000, minutes: {given.minutes}}}"
-    own = f"name: stopping\nreplicates: 1\nbudget: {budget}\nfixed: {{runtime.log_points: 20}}\n"
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "stopping.yaml").write_text(f"extends: {SPACE}\n{own}")
-        space = load_space(Path(scratch) / "stopping.yaml", has_gpu=True)
-        for sampler in given.samplers:
-            played = {
-                rule: [
-                    play(
-                        dataclasses.replace(space, sampler=sampler, stopping=rule),
-                        Path(scratch) / f"{sampler}-{rule}-{seed}",
-                        seed,
-                    )
-                    for seed in range(given.seeds)
-                ]
-                for rule in (OFF, *given.rules)
-            }
-            for rule in given.rules:
-                print(f"{sampler}, {rule}: {given.seeds} pairs of studies of {given.minutes:g} minutes")
-                print("\n".join(table(played[OFF], played[rule])), flush=True)
+        played = studies(
+            given.samplers, [OFF, *given.rules], seeds=given.seeds, minutes=given.minutes, scratch=Path(scratch)
+        )
+    for sampler, rule in itertools.product(given.samplers, given.rules):
+        print(f"{sampler}, {rule}: {given.seeds} pairs of studies of {given.minutes:g} minutes")
+        print("\n".join(table(played[sampler, OFF], played[sampler, rule])))
 
 
 if __name__ == "__main__":
