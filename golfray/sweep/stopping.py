@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy
 
@@ -40,6 +41,9 @@ KNOWN = 8
 
 AUDIT_SHARE = 0.05
 """Share of the trials found hopeless that run on all the same, so that it shows what the check costs."""
+
+# More would not say more, and a look would take the longer the longer a study is.
+_REMEMBERED = 200
 
 # Single losses jump by a batch; all curves are averaged over the same stretch before the check.
 _WINDOW = 0.1
@@ -76,21 +80,18 @@ class Finding:
         )
 
 
-def look(record: StudyRecord, trial: TrialRecord, *, at: float = CHECK_AT) -> Finding | None:
+def look(record: StudyRecord, trial: TrialRecord) -> Finding | None:
     """What is to be expected of a trial that has just reported; None where this is not the moment, or too little known.
 
-    The moment is the first report at or after ``at`` of the run, for trials that the sampler suggested: what a person
-    asked for, and what everything is compared with, runs to its end. It follows from the record alone.
+    The moment is the first report at or after ``CHECK_AT`` of the run, for trials that the sampler suggested: what a
+    person asked for, and what everything is compared with, runs to its end. It follows from the record alone.
     """
-    attempt, best = trial.attempt, best_feasible(record)
-    if trial.role != SAMPLER or attempt is None or best is None or best.bpb is None:
+    if trial.role != SAMPLER or not _has_just_come(trial, CHECK_AT) or (curve := Curve.of(trial)) is None:
         return None
-    curve = Curve.of(trial, attempt)
-    if curve is None or not curve.has_come_to(at):
-        return None
-    share = curve.shares[-1]
-    known = [found for other in record.trials if (found := _finished(record, other, share)) is not None]
-    if len(known) < KNOWN:
+    share, best = curve.shares[-1], best_feasible(record)
+    finished = (_finished(record, other, share) for other in reversed(record.trials))
+    known = list(itertools.islice((found for found in finished if found is not None), _REMEMBERED))
+    if best is None or best.bpb is None or len(known) < KNOWN:
         return None
     features, prequants, gaps = (numpy.array(column) for column in zip(*known, strict=True))
     prediction = _predict(features, prequants, numpy.array(curve.features(share)))
@@ -131,27 +132,15 @@ class Curve:
     multipliers: Sequence[float]
 
     @classmethod
-    def of(cls, trial: TrialRecord, attempt: AttemptRecord) -> Curve | None:
-        """None where nothing says when the run ends, or a report lacks something or is not finite."""
-        stop = StopSettings(steps=trial.setting("stop.steps"), seconds=trial.setting("stop.seconds"))
-        if not attempt.curve or (stop.steps is None and stop.seconds is None):
-            return None
+    def of(cls, trial: TrialRecord) -> Curve | None:
+        """Of its last attempt; None where it has reported nothing, or a report lacks something or is not finite."""
         rows = [
-            (
-                run_progress(stop, step, metrics.get("elapsed_s", math.nan)),
-                metrics.get("train/loss", math.nan),
-                metrics.get("train/lr_multiplier", math.nan),
-            )
-            for step, metrics in attempt.curve
+            (share, metrics.get("train/loss", math.nan), metrics.get("train/lr_multiplier", math.nan))
+            for share, (_, metrics) in zip(_shares(trial, trial.curve), trial.curve, strict=True)
         ]
-        if not all(math.isfinite(value) for row in rows for value in row):
+        if not rows or not all(math.isfinite(value) for row in rows for value in row):
             return None
         return cls(*zip(*rows, strict=True))
-
-    def has_come_to(self, share: float) -> bool:
-        """Whether the last report is the first one at or after ``share`` of the run, and not its end."""
-        before = self.shares[-2] if len(self.shares) > 1 else 0.0
-        return before < share <= self.shares[-1] < 1.0
 
     def features(self, share: float) -> tuple[float, float]:
         """Mean loss and mean multiplier over the stretch that ends at ``share``."""
@@ -160,13 +149,24 @@ class Curve:
         return float(losses.mean()), float(multipliers.mean())
 
 
+def _shares(trial: TrialRecord, points: Sequence[tuple[int, Mapping[str, float]]]) -> list[float]:
+    """Share of the trial's run that was over at each of these points of its curve."""
+    stop = StopSettings(steps=trial.setting("stop.steps"), seconds=trial.setting("stop.seconds"))
+    return [run_progress(stop, step, metrics.get("elapsed_s", math.nan)) for step, metrics in points]
+
+
+def _has_just_come(trial: TrialRecord, share: float) -> bool:
+    """Whether its last report is the first one at or after ``share`` of the run, and not its end."""
+    *before, last = [0.0, *_shares(trial, trial.curve[-2:])]
+    return bool(before) and before[-1] < share <= last < 1.0
+
+
 def _finished(record: StudyRecord, trial: TrialRecord, share: float) -> tuple[tuple[float, float], float, float] | None:
     """Features at ``share``, score before the export, and what the export cost, of a run of the study's fidelity."""
     if trial.bpb is None or trial.role == CONFIRM or not record.is_comparable(trial):
         return None
-    assert trial.attempt is not None
     assert trial.outcome is not None
-    prequant, curve = trial.outcome.metrics.get("bpb/prequant", math.nan), Curve.of(trial, trial.attempt)
+    prequant, curve = trial.outcome.metrics.get("bpb/prequant", math.nan), Curve.of(trial)
     if curve is None or not math.isfinite(prequant):
         return None
     return curve.features(share), prequant, trial.bpb - prequant

@@ -105,4 +105,4 @@ def test_equal_schedules_leave_only_the_loss():
 def test_a_report_that_is_no_number_is_no_curve():
     trial = trial_of(0, 1.4, 0.5)
     trial.curve[3][1]["train/loss"] = float("nan")
-    assert Curve.of(trial, trial.attempt) is None
+    assert Curve.of(trial) is None
