@@ -11,7 +11,7 @@ from golfray.sweep.study import Study
 pytestmark = pytest.mark.slow
 
 SPACE = """\
-name: stopped
+name: %s
 preset: parameter-golf
 scale: laptop
 budget: {trials: 2}
@@ -23,16 +23,23 @@ knobs: {optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}}
 """
 
 
+@pytest.fixture(scope="module")
+def lanes(start_lanes):
+    """One lane for both studies."""
+    return start_lanes()
+
+
 @pytest.mark.parametrize("task", ["until_stopped", "deaf"])
-def test_what_is_found_hopeless_ends_as_stopped(start_lanes, tmp_path, monkeypatch, task):
+def test_what_is_found_hopeless_ends_as_stopped(lanes, tmp_path, monkeypatch, task):
     # The stand-in trains for ever; what a look finds in real curves is tested where curves are.
     found = Finding(share=0.6, expected=2.0, chance=0.0, bar=1.0, known=9)
     monkeypatch.setattr(study_module, "look", lambda record, trial: found if len(trial.curve) == 1 else None)
-    (tmp_path / "space.yaml").write_text(SPACE % task)
+    (tmp_path / "space.yaml").write_text(SPACE % (task, task))
     space = load_space(tmp_path / "space.yaml", has_gpu=False)
-    lanes = start_lanes()
+    folder = lanes.folder / task
+    folder.mkdir()
     data = {"folder": "", "name": "none", "reference": {}, "warning": None}
-    study = Study(space, lanes.executor, lanes.folder, bytes_code=50_000, uniform_bpb=4.0, data=data)
+    study = Study(space, lanes.executor, folder, bytes_code=50_000, uniform_bpb=4.0, data=data)
     record = study.run()
     assert record.complete
     assert record.end_reason == "budget spent: 2 trials"

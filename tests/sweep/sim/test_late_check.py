@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from golfray.cli.output import JSON_SCHEMA
+from golfray.report.documents import study_document
+from golfray.report.lookup import load_trial
+from golfray.report.trial_page import trial_document, trial_lines
 from golfray.sweep import stopping
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
@@ -14,11 +18,15 @@ from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.regret import stopped_trials
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.trial_record import SAMPLER
+from tests.cli.documented import read_tables
 from tests.sweep.sim.conftest import SPACE
 
 ALONE = Simulation(scale="laptop")
 OFF = SPACE.replace("{trials: 10}", "{trials: 30}").replace("log_points: 3", "log_points: 20") + "sampler: random\n"
 ON = f"{OFF}stopping: late_check\n"
+
+# Records that have something of stopping in them.
+CHANGED = ("trial_asked", "late_check")
 
 
 @pytest.fixture
@@ -129,6 +137,22 @@ def test_what_has_ended_by_itself_keeps_its_score(stopped):
     assert stopping.as_stopped(attempt, trial.outcome) is trial.outcome
     crashed = dataclasses.replace(trial.outcome, kind=Kind.CRASHED)
     assert stopping.as_stopped(attempt, crashed) is crashed
+
+
+def test_its_log_and_its_documents_are_as_the_page_says(stopped, tmp_path):
+    record, tables = stopped.run(), read_tables()
+    written = [event for event in read_events(tmp_path / "on" / LOG_NAME) if event["event"] in CHANGED]
+    events = [{"schema": JSON_SCHEMA, "kind": "event", **event} for event in written]
+    assert {event["event"] for event in events} == set(CHANGED)
+    number = next(trial.number for trial in record.trials if trial.outcome.kind is Kind.STOPPED)
+    found = load_trial(f"{tmp_path}/on/{number}")
+    documents = [
+        {"schema": JSON_SCHEMA, "kind": "study", **study_document(record, tmp_path / "on"), "exit_code": 0},
+        {"schema": JSON_SCHEMA, "kind": "trial", **trial_document(found)},
+    ]
+    assert [mistake for document in [*events, *documents] for mistake in tables.mistakes(document)] == []
+    assert documents[0]["stopping"]["stopped"] == record.counts["stopped"]
+    assert documents[1]["attempts"][0]["late_check"]["reason"] in "\n".join(trial_lines(found))
 
 
 @pytest.mark.parametrize("lanes", [2, 5])
