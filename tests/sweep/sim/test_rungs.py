@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from golfray.cli.output import JSON_SCHEMA
 from golfray.config.errors import ConfigError
+from golfray.report.lookup import load_trial
+from golfray.report.ranking import outcome_words
+from golfray.report.trial_page import trial_document, trial_lines
 from golfray.sweep.confirmation import plan_confirmations
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
 from golfray.sweep.rungs import REDUCTION, SHARES, shortened
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.trial_record import RUNG, SAMPLER
+from golfray.tracking.projection import outcome_tags
+from tests.cli.documented import read_tables
 from tests.sweep.sim.conftest import SPACE
 from tests.sweep.small_studies import what_came_of
 
@@ -97,6 +103,19 @@ def test_a_resumed_study_goes_on_as_it_would_have(study, simulated, tmp_path: Pa
     assert what_came_of(record) == what_came_of(whole)
     assert [(t.share, t.promotes) for t in record.trials] == [(t.share, t.promotes) for t in whole.trials]
     assert repr(StudyRecord.load(tmp_path / "lost").trials) == repr(record.trials)
+
+
+def test_what_a_person_and_mlflow_are_told_of_a_short_run(study, tmp_path):
+    record = study.run()
+    short = next(trial for trial in record.trials if trial.share == SHARES[0] and trial.bpb is not None)
+    longer = next(trial for trial in record.trials if trial.promotes is not None)
+    assert outcome_words(record, short) == "11% run"
+    assert outcome_tags(short.outcome, short.share)["golfray.feasible"] == "unknown"
+    pages = {trial.number: load_trial(f"{tmp_path}/rungs/{trial.number}") for trial in (short, longer)}
+    assert "  a short run, of 11% of the length: its size means nothing" in trial_lines(pages[short.number])
+    document = {"schema": JSON_SCHEMA, "kind": "trial", **trial_document(pages[longer.number])}
+    assert read_tables().mistakes(document) == []
+    assert document["promotes"] == longer.promotes
 
 
 def test_on_lanes_with_mishaps_nothing_goes_up_twice(simulated):
