@@ -16,6 +16,7 @@ import numpy
 from golfray.core.settings import ExportSettings
 from golfray.sweep.export_race import above_front, span_of
 from golfray.sweep.export_space import CLASSES, Choice, ExportSpace, class_choices
+from golfray.sweep.export_tensors import NotStorable
 
 # Choices of a class that are combined, the best at their size; more of them hardly differ from each other.
 _KEPT = 12
@@ -41,18 +42,22 @@ def propose(
 ) -> list[ExportSettings]:
     """``wanted`` combinations, or all where there are fewer, half of them near ``max_bytes`` and half over all sizes.
 
-    ``probe(class, export)``: bytes of the class, and bits per byte with only it quantized.
+    ``probe(class, export)``: bytes of the class, and bits per byte with only it quantized. A choice for which it raises
+    :class:`NotStorable` is left out; that is raised where none is left of a class under any variant.
     """
+    refused: list[NotStorable] = []
     combined: list[ExportSettings] = []
     sizes: list[float] = []
     scores: list[float] = []
     for variant in space.variants():
-        probes = [_probe_class(base, space, kind, variant, probe) for kind in CLASSES]
+        probes = [_probe_class(base, space, kind, variant, probe, refused) for kind in CLASSES]
         for parts in itertools.product(*probes):
             changes = {key: value for part in parts for key, value in part.choice.items()}
             combined.append(dataclasses.replace(base, **{**variant, **changes}))  # type: ignore[arg-type]
             sizes.append(sum(part.bytes for part in parts))
             scores.append(sum(part.added for part in parts))
+    if not combined:
+        raise refused[0]
     chosen = choose_combinations(sizes, scores, max_bytes, wanted)
     return list(dict.fromkeys(combined[place] for place in chosen))
 
@@ -90,10 +95,15 @@ def _probe_class(
     kind: str,
     variant: Choice,
     probe: Callable[[str, ExportSettings], tuple[float, float]],
+    refused: list[NotStorable],
 ) -> list[Probe]:
     found = []
     for choice in class_choices(space, kind, variant):
-        size, added = probe(kind, dataclasses.replace(base, **{**variant, **choice}))  # type: ignore[arg-type]
+        try:
+            size, added = probe(kind, dataclasses.replace(base, **{**variant, **choice}))  # type: ignore[arg-type]
+        except NotStorable as error:
+            refused.append(error)
+            continue
         found.append(Probe(choice, size, added))
     above = above_front([round(each.bytes) for each in found], [each.added for each in found])
     best = sorted(range(len(found)), key=lambda place: (float(above[place]), place))[:_KEPT]

@@ -35,7 +35,7 @@ from golfray.sweep.export_result import SearchResult, Tried, front_of
 from golfray.sweep.export_scoring import ReserveScorer
 from golfray.sweep.export_sizes import ExportSizes
 from golfray.sweep.export_space import CLASSES, ExportSpace, base_export, class_choices
-from golfray.sweep.export_tensors import ExportTensors
+from golfray.sweep.export_tensors import ExportTensors, NotStorable
 
 _LANDINGS = 2
 _LANDING_WINDOW = (0.85, 1.15)
@@ -238,7 +238,12 @@ class _Search:
     def probe(self, kind: str, export: ExportSettings, sequences: int) -> tuple[float, float]:
         """Bytes of one class by entropy, and bits per byte with nothing but it quantized."""
         self.site.pulse()
-        nats = self.scorer.nats(self.tensors.restored((kind,), export), 0, sequences)
+        try:
+            weights = self.tensors.restored((kind,), export)
+        except NotStorable as error:
+            self.tell(f"left out: {error}")
+            raise
+        nats = self.scorer.nats(weights, 0, sequences)
         return self.sizes.class_entropy(kind, export), self.scorer.bits_per_byte(nats)
 
     def learn_sizes(self, exports: list[ExportSettings]) -> None:
@@ -288,7 +293,14 @@ class _Search:
             excess = self.sizes.smallest(export) - self.max_bytes
             return self.scorer.bits_per_byte(self.nats[export]) - slope * excess
 
-        return "; ".join(self.land_one(export) for export in sorted(near, key=at_cap)[:_LANDINGS])
+        return "; ".join(self.land_storable(export) for export in sorted(near, key=at_cap)[:_LANDINGS])
+
+    def land_storable(self, export: ExportSettings) -> str:
+        """What :meth:`land_one` says, or why a k on the way makes no artifact."""
+        try:
+            return self.land_one(export)
+        except NotStorable as error:
+            return f"k is not turned to the end: {error}"
 
     def land_one(self, export: ExportSettings) -> str:
         """Turn k of all classes, then of single ones where sizes jump over the window; returns where that ends."""

@@ -17,6 +17,10 @@ from golfray.sweep.export_space import CLASSES
 Key = tuple[str, TensorRule | None, float | None]
 
 
+class NotStorable(ValueError):
+    """A rule under which finite weights have no stored form; the message names the tensor."""
+
+
 class ExportTensors:
     """A state dict and what it becomes under rules; ``collect`` is called once, when GPTQ is first asked for.
 
@@ -46,11 +50,14 @@ class ExportTensors:
         return self._keys[kind, export]
 
     def stored(self, key: Key) -> Quantized | Kept:
-        """The tensor as it is stored; raises ``ValueError`` as :func:`golfray.core.exporter.store_tensor`."""
+        """The tensor as it is stored; raises :class:`NotStorable` where :func:`store_tensor` says it cannot be."""
         if key not in self._stored:
             name, rule, damping = key
             factor = None if damping is None else self.factors(damping)[name]
-            self._stored[key] = store_tensor(name, self.state[name], rule, factor)
+            try:
+                self._stored[key] = store_tensor(name, self.state[name], rule, factor)
+            except ValueError as error:
+                raise NotStorable(str(error)) from error
         return self._stored[key]
 
     def restored(self, kinds: tuple[str, ...], export: ExportSettings) -> dict[str, torch.Tensor]:

@@ -71,7 +71,7 @@ def test_a_dry_run_is_refused_as_its_study_is(without_brotli: None, tmp_path: pa
     (tmp_path / "space.yaml").write_text(SPACE)
     space, folder = load_space(tmp_path / "space.yaml", has_gpu=False), tmp_path / "study"
     with pytest.raises(CodecMissing, match="codec brotli needs the package brotli"):
-        dry_run(space, folder, Store.of(folder, None), Output(quiet=True))
+        dry_run(space, folder, Store.of(folder, None), None, Output(quiet=True))
 
 
 def test_the_format_is_no_knob_since_it_decides_which_code_ships(tmp_path: pathlib.Path) -> None:

@@ -67,7 +67,7 @@ def test_a_validation_split_without_one_sequence_is_refused_before_anything_star
     study = tmp_path / "study"
     for refused in (
         lambda: on_its_corpus(space),
-        lambda: dry_run(space, study, Store.of(study, None), Output(quiet=True)),
+        lambda: dry_run(space, study, Store.of(study, None), None, Output(quiet=True)),
     ):
         with pytest.raises(ConfigError, match=r"space\.yaml:7 knobs\.batch\.seq_len: its largest value must be <= 199"):
             refused()

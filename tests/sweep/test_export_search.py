@@ -123,6 +123,23 @@ def test_candidates_are_raced_instead_of_proposals_and_a_cap_below_all_chooses_n
     json.dumps(result.to_dict(), allow_nan=False)
 
 
+def test_choices_that_float16_cannot_hold_are_left_out_and_said(trained) -> None:
+    """Weights of 1e5 in one class: its table of 16 bits has no float16, its integers have steps."""
+    state, settings = trained
+    huge = {**state, "tok_emb.weight": state["tok_emb.weight"].clone()}
+    huge["tok_emb.weight"][0, 0] = 1e5
+    space = dataclasses.replace(SMALL.space, bits_embedding=(6, 16), clips=("max",), gptq=(False,))
+    heard: list[str] = []
+    result = search_exports(
+        huge, settings, steps=STEPS, max_bytes=10**6, plan=dataclasses.replace(SMALL, space=space), tell=heard.append
+    )
+    assert {each.export.bits_embedding for each in result.tried} == {6}
+    assert "left out: tok_emb.weight is not finite as float16; such weights cannot be exported" in heard
+    only = dataclasses.replace(space, bits_embedding=(16,))
+    with pytest.raises(ValueError, match=r"tok_emb\.weight is not finite as float16"):
+        search_exports(huge, settings, steps=STEPS, max_bytes=10**6, plan=dataclasses.replace(SMALL, space=only))
+
+
 def test_the_reserve_is_what_the_run_did_not_reach(trained) -> None:
     _, settings = trained
     stream = TokenStream(list_shards(Path(settings.data.folder), "train"))

@@ -182,7 +182,8 @@ def _cut_off(job: Job, whole: Timeline, mishap: Mishap, limits: PhaseLimits) -> 
     else:
         reason, error = f"a rank died in {phase} (simulated)", f"simulated: rank died in {phase} at {mishap.at:.6f}"
     kind = Kind.PREEMPTED if mishap.kind == "preempt" else Kind.CRASHED
-    return _ended_at(job, whole, at, kind, reason, error)
+    # Nothing is heard of an attempt that hangs, until its limit ends it.
+    return _ended_at(job, [*seen, whole[-1]], at, kind, reason, error)
 
 
 def _within_limits(job: Job, timeline: Timeline, limits: PhaseLimits) -> Timeline:

@@ -100,13 +100,24 @@ def test_what_goes_wrong_does_so_as_often_as_asked_and_somewhere_in_between(play
 
 
 def test_a_hung_attempt_ends_when_its_limit_has_passed(play, job_of):
-    ran = play(Simulation(scale="laptop", hang=1.0), job_of())
-    ended, finished = ran.end("s-0000-1")
-    last = max(when for when, event in ran.told if not isinstance(event, Finished))
-    phase = list(finished.outcome.phases)[-1]
-    limit = PhaseLimits().progress if phase == "train" else PhaseLimits().of(phase, None)
-    assert ended - last >= limit
-    assert f"hung in {phase}: no report for {limit:g} s" in finished.outcome.reason
+    """In training the first that passes: of silence, or of the phase, which is twice its own 15 s and two minutes."""
+    jobs = [job_of(f"s-{number:04d}-1", runtime__log_points=4) for number in range(30)]
+    ran, phases = play(Simulation(scale="laptop", hang=1.0), *jobs), set()
+    for job in jobs:
+        ended, finished = ran.end(job.job_id)
+        told = [(when, event) for when, event in ran.told if event.job_id == job.job_id]
+        heard = max(when for when, event in told if not isinstance(event, Finished))
+        phase = list(finished.outcome.phases)[-1]
+        begun = next(when for when, event in told if isinstance(event, Entered) and event.phase == phase)
+        phases.add(phase)
+        if phase == "train":
+            assert begun + 150.0 == pytest.approx(ended) or heard + PhaseLimits().progress <= ended
+            assert ended <= begun + 150.0 + 1e-6
+        else:
+            assert ended >= begun + PhaseLimits().of(phase, None) - 1e-6
+        assert finished.outcome.reason.startswith(f"hung in {phase}: ")
+        assert finished.outcome.phases[phase] == pytest.approx(ended - begun)
+    assert len(phases) > 1
 
 
 def test_a_broken_configuration_crashes_alike_however_often_it_is_tried(play, job_of):
