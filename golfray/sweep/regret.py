@@ -39,6 +39,8 @@ class Stopped:
 
     def words(self) -> str:
         """For a person, on one line."""
+        if self.stopped == self.audited == 0:
+            return "late check: no trial was found hopeless"
         if self.regret is None:
             known = "none of those found hopeless ran on, so what it costs is unknown"
         else:

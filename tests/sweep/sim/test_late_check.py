@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from golfray.cli.output import JSON_SCHEMA
 from golfray.report.documents import study_document
 from golfray.report.lookup import load_trial
+from golfray.report.status import StudyStatus
 from golfray.report.trial_page import trial_document, trial_lines
 from golfray.sweep import stopping
 from golfray.sweep.events import LOG_NAME, read_events
@@ -151,6 +152,7 @@ def test_its_log_and_its_documents_are_as_the_page_says(stopped, tmp_path):
         {"schema": JSON_SCHEMA, "kind": "trial", **trial_document(found)},
     ]
     assert [mistake for document in [*events, *documents] for mistake in tables.mistakes(document)] == []
+    assert StudyStatus.of(found.study, record.last_event).lines().count(stopped_trials(record).words()) == 1
     assert documents[0]["stopping"]["stopped"] == record.counts["stopped"]
     assert documents[1]["attempts"][0]["late_check"]["reason"] in "\n".join(trial_lines(found))
 

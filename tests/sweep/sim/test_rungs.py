@@ -1,16 +1,19 @@
 """Short runs first: what goes up, that each run is whole, and that no short one is ranked with a long one."""
 
 import collections
+import io
 import itertools
 from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
+from rich.console import Console
 
 from golfray.cli.output import JSON_SCHEMA
 from golfray.config.errors import ConfigError
 from golfray.report.lookup import load_trial
 from golfray.report.ranking import outcome_words
+from golfray.report.summary import trials_table
 from golfray.report.trial_page import trial_document, trial_lines
 from golfray.sweep.confirmation import plan_confirmations
 from golfray.sweep.outcome import Kind
@@ -116,6 +119,11 @@ def test_what_a_person_and_mlflow_are_told_of_a_short_run(study, tmp_path):
     document = {"schema": JSON_SCHEMA, "kind": "trial", **trial_document(pages[longer.number])}
     assert read_tables().mistakes(document) == []
     assert document["promotes"] == longer.promotes
+    console = Console(file=io.StringIO(), width=120)
+    console.print(trials_table(record, 120))
+    (row,) = [line.split() for line in console.file.getvalue().splitlines() if f"t{short.number:03d}" in line]
+    # Neither bytes nor a margin.
+    assert row == [f"t{short.number:03d}", "rung", "11%", "run", f"{short.bpb:.4f}", "-", "-"]
 
 
 def test_on_lanes_with_mishaps_nothing_goes_up_twice(simulated):
