@@ -11,6 +11,7 @@ from golfray.report.numbers import knob_paths, knob_value
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranked_trials, ranks
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import claim
 from golfray.sweep.trial_record import TrialRecord
 
@@ -52,6 +53,7 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "tracking_uri": header.get("tracking_uri"),
         "simulation": record.simulation,
         "counts": record.counts,
+        "stopping": stopped_trials(record).to_dict(),
         "best": None if said.best is None else said.best.number,
         "claim": {
             "reference_bpb": said.reference_bpb,
@@ -76,6 +78,8 @@ def trial_entry(record: StudyRecord, trial: TrialRecord, rank: int | None) -> di
     return {
         "trial": trial.number,
         "role": trial.role,
+        "share": trial.share,
+        "promotes": trial.promotes,
         "rank": rank,
         "outcome": None if outcome is None else outcome.kind.value,
         "reason": None if outcome is None else outcome.reason,

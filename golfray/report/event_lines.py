@@ -57,6 +57,9 @@ class EventLines:
             case "progress" if self._verbose:
                 loss = event["metrics"].get("train/loss")
                 return [self._of_trial(event, f"step {event['step']}" + ("" if loss is None else f", loss {loss:.4f}"))]
+            case "late_check":
+                goes_on = "; it runs on, being audited" if event["audited"] else "; it is asked to stop"
+                return [self._of_trial(event, event["reason"] + goes_on)]
             case "attempt_ended":
                 return self._end(event)
             case "observer_failed":
@@ -106,7 +109,8 @@ class EventLines:
         again = f", read its training text {passes:.1f} times" if passes > 1 else ""
         best = best_feasible(self._record)
         new = ", best so far" if best is not None and best.number == trial.number else ""
-        what = f"{outcome_text(outcome)}{took}{again}{new}"
+        short = "" if trial.share == 1.0 else f"a run of {100 * trial.share:.0f}% of the length: "
+        what = f"{short}{outcome_text(outcome)}{took}{again}{new}"
         return [*self.fidelity(event), self._of_trial(event, what, KIND_STYLE[outcome.kind])]
 
     def _ended_before(self, event: dict[str, Any]) -> str:

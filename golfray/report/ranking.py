@@ -37,6 +37,8 @@ def outcome_words(record: StudyRecord, trial: TrialRecord) -> str:
         return "running" if trial.attempts else "not run"
     if trial.is_refused:
         return "refused"
+    if trial.bpb is not None and trial.share != 1.0:
+        return f"{100 * trial.share:.0f}% run"
     if trial.outcome.kind is Kind.SCORED and not trial.repeats and not record.is_comparable(trial):
         return "other fidelity"
     return "OVER CAP" if trial.outcome.kind is Kind.INFEASIBLE else trial.outcome.kind.value

@@ -17,7 +17,9 @@ from golfray.report.progress import ended_trials, planned_trials, position_of, r
 from golfray.report.summary import resume_command
 from golfray.sweep.forecast import Forecast
 from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import claim
+from golfray.sweep.stopping import LATE_CHECK
 from golfray.sweep.study_folder import Driver, driver_of, is_held
 from golfray.sweep.trial_record import TrialRecord
 
@@ -107,6 +109,7 @@ class StudyStatus:
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
             f"best feasible: {self._best_words()}",
             f"seed noise: {claim(record).noise}",
+            *([stopped_trials(record).words()] if record.stopping == LATE_CHECK else []),
             f"time: {self._time_words()}",
             *([] if cost is None else [cost]),
             f"disk: {size_text(self.disk_bytes)}",

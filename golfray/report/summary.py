@@ -31,7 +31,9 @@ from golfray.report.printable import line
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import Claim, claim
+from golfray.sweep.stopping import LATE_CHECK
 from golfray.sweep.trial_record import TrialRecord
 
 # Refused points that are named; of more the first ones and the last.
@@ -82,7 +84,9 @@ def trials_table(record: StudyRecord, width: int) -> Table:
             continue
         is_best = best is not None and trial.number == best.number
         kind = trial.outcome.kind if trial.outcome is not None else None
-        margin = record.cap_bytes - trial.bytes_total if trial.bytes_total is not None else None
+        # What a short run weighs says nothing.
+        weight = trial.bytes_total if trial.share == 1.0 else None
+        margin = record.cap_bytes - weight if weight is not None else None
         rows.append(
             (
                 "*" if is_best else str(places.get(trial.number, "")),
@@ -90,7 +94,7 @@ def trials_table(record: StudyRecord, width: int) -> Table:
                 trial.role,
                 outcome_words(record, trial),
                 bpb_text(trial.bpb),
-                bytes_text(trial.bytes_total),
+                bytes_text(weight),
                 margin_text(margin),
             )
         )
@@ -202,6 +206,8 @@ def _failures(record: StudyRecord) -> list[Text]:
         )
     )
     lines += _too_large(record)
+    if record.stopping == LATE_CHECK:
+        lines.append(line(stopped_trials(record).words()))
     return lines
 
 

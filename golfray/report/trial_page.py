@@ -55,6 +55,10 @@ def trial_lines(found: FoundTrial) -> list[str]:
     lines = [f"t{trial.number:03d} of study {record.name}: {trial.role}, seed {trial.seed}"]
     if trial.replicate_of is not None:
         lines.append(f"  repeats t{trial.replicate_of:03d} on another seed")
+    if trial.share != 1.0:
+        lines.append(f"  a short run, of {100 * trial.share:.0f}% of the length: its size means nothing")
+    if trial.promotes is not None:
+        lines.append(f"  the same point as t{trial.promotes:03d}, which was among the best of its length")
     if rank is not None:
         lines.append(f"  rank {rank} of {len(record.candidates)}" + (", the best feasible" if rank == 1 else ""))
     if not trial.told:
@@ -89,6 +93,8 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
             *_file_lines(folder),
         ]
     lines = [f"attempt {attempt.number}{lane}: {outcome_text(outcome)}{took}"]
+    if attempt.late_check is not None and attempt.late_check.audited:
+        lines.append(f"  audited, so it ran on although hopeless: {attempt.late_check.reason}")
     reason = outcome.reason.strip().splitlines()
     # Of an outcome without a score, the first line has been said.
     lines += [f"  {line}" for line in reason[0 if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE) else 1 :]]
@@ -136,6 +142,7 @@ def _attempt_document(found: FoundTrial, attempt: AttemptRecord) -> dict[str, An
         "outcome": None if attempt.outcome is None else attempt.outcome.to_dict(),
         "folder": None if folder is None else str(folder),
         "files": [] if folder is None or not folder.is_dir() else sorted(path.name for path in folder.iterdir()),
+        "late_check": None if attempt.late_check is None else dataclasses.asdict(attempt.late_check),
         "curve": [{"step": step, **metrics} for step, metrics in attempt.curve],
     }
 

@@ -19,19 +19,21 @@ from golfray.config.resolve import Resolved
 from golfray.config.sizes import count_text
 from golfray.sweep.budget import Allowance
 from golfray.sweep.confirmation import unfinished_confirmations
-from golfray.sweep.fit import Fit
+from golfray.sweep.fit import Fit, is_too_large
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.points import Point, planned_points
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.rungs import SHARES, Promotion, promotion, shortened
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
+from golfray.sweep.stopping import RUNGS
 from golfray.sweep.trial_record import (
     CONFIRM,
     FIRST_POINT,
-    PRESET,
     REPLICATE,
+    RUNG,
     SAMPLER,
     TrialRecord,
     setting_at,
@@ -114,17 +116,6 @@ def asked_trials(record: StudyRecord) -> int:
     Repetitions on other seeds measure noise; what was refused for its size took no second.
     """
     return sum(not trial.repeats and not trial.too_large for trial in record.trials)
-
-
-def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
-    """Whether a point is refused for its size before it runs; ``fit`` is None where nothing is known of that.
-
-    What the sampler suggests is refused where it would need luck; what a person asked for where nothing would help;
-    the preset and its replicates never: they are what everything else is compared with.
-    """
-    if fit is None or role in (PRESET, REPLICATE):
-        return False
-    return fit.probability < 1 - fit_probability if role == SAMPLER else fit.is_certain_not_to
 
 
 def job_name(study: str, trial: int, attempt: int) -> str:
@@ -219,7 +210,7 @@ class Agenda:
     def tell(self, trial: TrialRecord) -> None:
         """Let the sampler hear how a trial ended for good."""
         if trial.told and trial.outcome is not None:
-            self._sampler.tell(trial.number, trial.outcome, trial.curve, trial.size_reserve)
+            self._sampler.tell(trial.number, trial.outcome, trial.curve, trial.size_reserve, trial.share)
         if trial.number == 0:
             self._anchor(trial)
 
@@ -277,9 +268,12 @@ class Agenda:
     def _suggest(self) -> TrialRecord | None:
         """A point of the sampler's; None where the configuration does not allow it, it cannot fit, or is not paid."""
         self._suggestions -= 1
+        if self._space.stopping == RUNGS and (earned := promotion(self._journal.record)) is not None:
+            return self._promote(earned)
         params = self._sampler.suggest(len(self._journal.record.trials))
         try:
             resolved = self._space.at(params)
+            bottom = shortened(resolved, SHARES[0]) if self._space.stopping == RUNGS else resolved
         except ConfigError as error:
             self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
             self._refused_in_a_row += 1
@@ -289,9 +283,12 @@ class Agenda:
         self._refused_in_a_row = 0
         fit = self._fit(resolved)
         too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
-        if not too_large and not self._pays_for(resolved):
+        if not too_large and not self._pays_for(bottom):
             return None
-        trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
+        # What cannot fit is refused for the size of its whole run: no short one comes into it.
+        share = SHARES[0] if self._space.stopping == RUNGS else 1.0
+        role = SAMPLER if share == 1.0 else RUNG
+        trial = self._ask(role=role, params=params, resolved=bottom, fit=fit, too_large=too_large, share=share)
         if not too_large:
             self._too_large_in_a_row = 0
             return trial
@@ -303,6 +300,18 @@ class Agenda:
                 f"cap_bytes would let some), the last one: {trial.refused}"
             )
         return None
+
+    def _promote(self, earned: Promotion) -> TrialRecord | None:
+        """The longer run that a short one has earned, which fitted and was possible then; None where it is not paid."""
+        params = earned.trial.params
+        whole = self._space.at(params)
+        resolved = shortened(whole, earned.share)
+        if not self._pays_for(resolved):
+            return None
+        self._sampler.place(len(self._journal.record.trials), params)
+        role, number = (SAMPLER if earned.share == 1.0 else RUNG), earned.trial.number
+        fit = self._fit(whole)
+        return self._ask(role=role, params=params, resolved=resolved, fit=fit, share=earned.share, promotes=number)
 
     def _fit(self, resolved: Resolved) -> Fit | None:
         return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)
@@ -321,6 +330,8 @@ class Agenda:
         refused: str | None = None,
         told_reason: str | None = None,
         replicate_of: int | None = None,
+        share: float = 1.0,
+        promotes: int | None = None,
     ) -> TrialRecord:
         """Log a new trial, and its end where it is refused, of which the sampler hears then.
 
@@ -344,6 +355,8 @@ class Agenda:
             too_large=too_large,
             seed=config.runtime.seed,
             replicate_of=replicate_of,
+            share=share,
+            promotes=promotes,
         )
         trial = self._journal.record.trials[number]
         if refused is not None:

@@ -79,6 +79,8 @@ def ask_confirmations(journal: Journal, plan: Sequence[Confirmation]) -> None:
             too_large=False,
             seed=confirmation.seed,
             replicate_of=root.number,
+            share=1.0,
+            promotes=None,
         )
 
 
@@ -92,6 +94,10 @@ def _refuse_unconfirmable(trial: TrialRecord) -> None:
     if trial.replicate_of is not None:
         root = f"t{trial.replicate_of:03d}"
         raise ConfigError(f"is {root} on another seed; confirm {root}", file=name)
+    if trial.share != 1.0:
+        raise ConfigError(
+            f"is a short run, of {100 * trial.share:.0f}% of the length; confirm a trial that was whole", file=name
+        )
     if trial.bpb is None:
         ended = "has not ended" if trial.outcome is None else f"ended as {trial.outcome.kind}"
         raise ConfigError(f"{ended}, so there is no score to confirm", file=name)

@@ -77,6 +77,6 @@ def _phase_takes(record: StudyRecord, trial: TrialRecord, phase: str) -> float |
     if seconds is not None:
         reserve = trial.setting("export.gptq_reserve_seconds") if trial.setting("export.gptq") else 0.0
         return float(seconds - reserve)
-    ends = [other.outcome for other in record.trials if other.bpb is not None]
+    ends = [other.outcome for other in record.trials if other.bpb is not None and other.share == trial.share]
     seen = [end.phases[phase] for end in ends if end is not None and phase in end.phases]
     return statistics.fmean(seen) if seen else None

@@ -4,7 +4,8 @@ Every record is one line ``{"seq": int, "time": unix seconds, "event": type, ...
 The types, in the order in which a trial meets them:
 
 ``study_started``, ``trial_asked``, ``attempt_submitted``, ``attempt_started``, ``phase``, ``progress``,
-``attempt_ended``, ``study_ended``; ``study_resumed`` where a later driver took over. Their fields are written by
+``late_check`` where one found a trial hopeless, ``attempt_ended``, ``study_ended``; ``study_resumed`` where a later
+driver took over. Their fields are written by
 :mod:`golfray.sweep.study`, :mod:`golfray.sweep.agenda` and :mod:`golfray.sweep.resume`, and read by
 :mod:`golfray.sweep.records`. Readers pass over types that they do not know.
 

@@ -13,6 +13,7 @@ import statistics
 
 from golfray.sweep.size_calibration import SeedSpread
 from golfray.sweep.size_estimate import SizeEstimate
+from golfray.sweep.trial_record import PRESET, REPLICATE, SAMPLER
 
 # A point that a person wrote is refused only where it would not even fit with so much less of a model than is foreseen,
 # and that is so many standard deviations.
@@ -112,3 +113,14 @@ def student_quantile(probability: float, freedom: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + math.fsum(term / freedom ** (power + 1) for power, term in enumerate(terms))
+
+
+def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
+    """Whether a point is refused for its size before it runs; ``fit`` is None where nothing is known of that.
+
+    What the sampler suggests is refused where it would need luck; what a person asked for where nothing would help;
+    the preset and its replicates never: they are what everything else is compared with.
+    """
+    if fit is None or role in (PRESET, REPLICATE):
+        return False
+    return fit.probability < 1 - fit_probability if role == SAMPLER else fit.is_certain_not_to

@@ -91,7 +91,7 @@ def _was_timed(trial: TrialRecord) -> bool:
 
 
 def _ended(record: StudyRecord) -> list[TrialRecord]:
-    return [trial for trial in record.trials if trial.bpb is not None]
+    return [trial for trial in record.trials if trial.bpb is not None and trial.share == 1.0]
 
 
 def _costs(folder: Path, record: StudyRecord) -> Costs:

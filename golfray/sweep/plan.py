@@ -12,7 +12,7 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
-from golfray.sweep.agenda import is_too_large, work_left
+from golfray.sweep.agenda import work_left
 from golfray.sweep.budget import (
     CLOSE_S,
     Booked,
@@ -26,7 +26,7 @@ from golfray.sweep.budget import (
 from golfray.sweep.costs import LANES_S, Costs
 from golfray.sweep.disk_room import StudyDisk
 from golfray.sweep.executor import Holding
-from golfray.sweep.fit import fit_of
+from golfray.sweep.fit import fit_of, is_too_large
 from golfray.sweep.forecast import Ahead, Forecast, forecast, start_seconds, trial_seconds
 from golfray.sweep.points import Point
 from golfray.sweep.records import StudyRecord

@@ -95,6 +95,7 @@ class _Space(_Shape):
     warm_start: list[_Foreign] = []
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     sampler: str = ""
+    stopping: str = ""
     replicates: _Count = 1
     fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     limits: dict[str, float | None] = {}
@@ -196,6 +197,8 @@ class _TrialAsked(_Shape):
     refused: str | None = None
     foreseen: _Numbers | None = None
     too_large: bool = False
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    promotes: _Count | None = None
 
 
 class _OfAttempt(_Shape):
@@ -219,6 +222,16 @@ class _Phase(_OfAttempt):
 class _Progress(_OfAttempt):
     step: _Count
     metrics: _Numbers
+
+
+class _LateCheck(_OfAttempt):
+    share: Annotated[float, Field(ge=0, le=1)]
+    expected: float
+    chance: Annotated[float, Field(ge=0, le=1)]
+    bar: float
+    known: _Count
+    audited: bool
+    reason: str
 
 
 class _Exported(_Shape):
@@ -272,6 +285,7 @@ _SHAPES: Mapping[str, type[_Shape]] = {
     "attempt_started": _AttemptStarted,
     "phase": _Phase,
     "progress": _Progress,
+    "late_check": _LateCheck,
     "attempt_ended": _AttemptEnded,
     "study_ended": _StudyEnded,
 }

@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, LateCheck, TrialRecord, setting_paths
 
 
 @dataclasses.dataclass
@@ -95,6 +95,11 @@ class StudyRecord:
         return self.header.get("simulation")
 
     @property
+    def stopping(self) -> str:
+        """The rule by which trials are stopped; logs of earlier versions do not say, and stopped none."""
+        return str(self.header["space"].get("stopping", "off"))
+
+    @property
     def cap_bytes(self) -> int:
         """What code and artifact may weigh together, in bytes."""
         return int(self.header["cap_bytes"])
@@ -159,12 +164,14 @@ class StudyRecord:
         if trial.outcome is None or not trial.outcome.fidelity:
             return None
         key = {"preset": self.header["preset"], "scale": self.header["scale"], **trial.outcome.fidelity}
+        if trial.share != 1.0:
+            key["share"] = trial.share
         return json.dumps(key, sort_keys=True)
 
     @property
     def fidelity(self) -> str | None:
-        """The study's one fidelity: that of the first trial that ended with a score, trial 0 in the normal case."""
-        first = next((trial for trial in self.trials if trial.bpb is not None), None)
+        """The study's one fidelity: that of the first whole run that ended with a score, trial 0 in the normal case."""
+        first = next((trial for trial in self.trials if trial.bpb is not None and trial.share == 1.0), None)
         return None if first is None else self.fidelity_of(first)
 
     def is_comparable(self, trial: TrialRecord) -> bool:
@@ -249,6 +256,8 @@ class StudyRecord:
                 refused=event.get("refused"),
                 foreseen=event.get("foreseen"),
                 too_large=event.get("too_large", False),
+                share=event.get("share", 1.0),
+                promotes=event.get("promotes"),
             )
         )
 
@@ -284,6 +293,11 @@ class StudyRecord:
         attempt = self._attempt(event)
         attempt.last_sign = event["time"]
         attempt.curve.append((event["step"], event["metrics"]))
+
+    def _on_late_check(self, event: dict[str, Any]) -> None:
+        attempt = self._attempt(event)
+        attempt.last_sign = event["time"]
+        attempt.late_check = LateCheck(**{field.name: event[field.name] for field in dataclasses.fields(LateCheck)})
 
     def _on_attempt_ended(self, event: dict[str, Any]) -> None:
         trial = self._trial(event)

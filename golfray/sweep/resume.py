@@ -3,7 +3,8 @@
 It says in the log that it is there (``study_resumed``), ends what the other one left open, and thereby makes the record
 what :class:`golfray.sweep.agenda.Agenda` goes on from. Attempts that the lost driver had running end as ``preempted``;
 trials that it ended itself when it was stopped are unfinished in the log already. Both are run again, with the same
-parameters and seed, and neither counts against a trial's retries.
+parameters and seed, and neither counts against a trial's retries. An attempt that the lost driver had decided to stop
+is stopped: that decision stands in the log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from golfray.sweep.knobs import Knob, OutOfRange, parameters_of, walk
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
+from golfray.sweep.rungs import SCALED_STEPS
 from golfray.sweep.space import Space
+from golfray.sweep.stopping import as_stopped
 from golfray.sweep.trial_record import AttemptRecord, TrialRecord
 
 _REL_TOLERANCE = 1e-9
@@ -47,7 +50,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
             end_refused(journal, space.name, trial)
     for trial, attempt in record.open_attempts:
         where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
-        journal.write("attempt_ended", **where, outcome=_lost(attempt).to_dict(), final=False)
+        journal.write("attempt_ended", **where, outcome=_lost(attempt).to_dict(), final=attempt.is_stopped)
 
 
 def trials_outside(space: Space, record: StudyRecord) -> list[dict[str, Any]]:
@@ -71,6 +74,8 @@ def why_outside(space: Space, trial: TrialRecord) -> str | None:
         return None
     here = {**values, **space.overrides(trial.params), **space.implied}
     for path, value in here.items():
+        if trial.share != 1.0 and path in SCALED_STEPS:
+            continue
         own = trial.setting(path, _ABSENT)
         if own is _ABSENT:
             return f"{path} is not among its settings"
@@ -91,13 +96,8 @@ def _value_within(knob: Knob, params: Mapping[str, Any]) -> Any:
 
 def _lost(attempt: AttemptRecord) -> Outcome:
     """The end of an attempt whose driver is gone, with what the log knows of it."""
-    metrics: dict[str, float] = {}
-    if attempt.curve:
-        step, last = attempt.curve[-1]
-        metrics = {**last, "train/steps": float(step)}
-    ends = [begun for _, begun in attempt.phases[1:]] + [attempt.last_sign or 0.0]
-    phases = {name: max(0.0, end - begun) for (name, begun), end in zip(attempt.phases, ends, strict=False)}
-    return Outcome(Kind.PREEMPTED, DRIVER_LOST, metrics=metrics, phases=phases, error=DRIVER_LOST)
+    lost = Outcome(Kind.PREEMPTED, DRIVER_LOST, attempt.last_metrics, attempt.phase_seconds, error=DRIVER_LOST)
+    return as_stopped(attempt, lost)
 
 
 def _equal(own: Any, value: Any) -> bool:

@@ -28,6 +28,9 @@ DIVERGED = "diverged"
 
 _CURVE_METRIC = "train/loss"
 
+# Optuna's steps are whole numbers: those of a run of the study's length.
+_WHOLE = 1000
+
 # Where optuna.samplers.TPESampler keeps its note about a running trial.
 _RELATIVE_PARAMS = "tpe:relative_params:"
 
@@ -59,6 +62,7 @@ def verdict_on(
     cap_bytes: int,
     uniform_bpb: float,
     size_reserve: float = 0.0,
+    share: float = 1.0,
 ) -> Verdict:
     """What the sampler is told of an outcome (design.md, "What the sampler is told").
 
@@ -66,12 +70,17 @@ def verdict_on(
     :func:`golfray.sweep.fit.size_reserve`). A point that was refused because it cannot fit has the size that was
     foreseen, and the worst score.
 
+    A short run, of a ``share`` below 1, is pruned with its score at its length: Optuna ranks what went further before
+    all that did not, and compares only what went equally far. Its size is not told.
+
     A diverged run wrote no model, so nothing is known about its bytes: it violates its own constraint instead, by as
     much as a file of twice the cap would, since violations of all constraints are ranked on one scale. Raises
     ``ValueError`` where a run that was scored has no finite score or size.
     """
     if outcome.kind is Kind.INFEASIBLE and outcome.refused_margin is not None:
         return Verdict(TrialState.COMPLETE, uniform_bpb, {BYTES_OVER_CAP: -outcome.refused_margin, DIVERGED: 0.0})
+    if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE) and share != 1.0:
+        return Verdict(TrialState.PRUNED, curve={round(_WHOLE * share): outcome.metrics["bpb/roundtrip"]})
     if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE):
         value, total = outcome.metrics.get("bpb/roundtrip", math.nan), outcome.metrics.get("bytes/total", math.nan)
         if not (math.isfinite(value) and math.isfinite(total)):
@@ -146,12 +155,13 @@ class StudySampler:
         outcome: Outcome,
         curve: Sequence[tuple[int, Mapping[str, float]]],
         size_reserve: float = 0.0,
+        share: float = 1.0,
     ) -> None:
         """Report how trial ``number`` ended. Raises ``KeyError`` where it is not running."""
         if number in self._lost:
             self._lost.remove(number)
             return
-        verdict = self._verdict(outcome, curve, size_reserve)
+        verdict = self._verdict(outcome, curve, size_reserve, share)
         trial = self._running.pop(number)
         for name, violation in verdict.constraints.items():
             trial.set_constraint(name, violation)
@@ -185,7 +195,7 @@ class StudySampler:
             else:
                 # A log that was written by hand may have a score without a number.
                 outcome = trial.outcome.held_to(self._cap_bytes)
-                verdict = self._verdict(outcome, trial.curve, trial.size_reserve)
+                verdict = self._verdict(outcome, trial.curve, trial.size_reserve, trial.share)
                 self._study.add_trial(self._finished(trial.params, verdict))
                 self._count += 1
 
@@ -195,10 +205,15 @@ class StudySampler:
         return self._study.get_trials(deepcopy=True)
 
     def _verdict(
-        self, outcome: Outcome, curve: Sequence[tuple[int, Mapping[str, float]]], size_reserve: float
+        self, outcome: Outcome, curve: Sequence[tuple[int, Mapping[str, float]]], size_reserve: float, share: float
     ) -> Verdict:
         return verdict_on(
-            outcome, curve, cap_bytes=self._cap_bytes, uniform_bpb=self._uniform_bpb, size_reserve=size_reserve
+            outcome,
+            curve,
+            cap_bytes=self._cap_bytes,
+            uniform_bpb=self._uniform_bpb,
+            size_reserve=size_reserve,
+            share=share,
         )
 
     def _forget(self) -> None:

@@ -19,7 +19,9 @@ from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, p
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.observation import read_observations
 from golfray.sweep.possible import impossible_values
+from golfray.sweep.rungs import SHARES, shortened
 from golfray.sweep.space_file import SpaceFile, read_space_file
+from golfray.sweep.stopping import RUNGS
 from golfray.sweep.warm_start import ForeignPoint, WarmStart, warm_start
 
 _BITS = "export.bits_"
@@ -46,6 +48,7 @@ class Space:
     budget: StudyBudget
     seed: int
     sampler: str
+    stopping: str
     fit_probability: float
     replicates: int
     limits: PhaseLimits
@@ -108,6 +111,7 @@ class Space:
             "scale": self.base.config.scale,
             "budget": self.budget.to_dict(),
             "sampler": self.sampler,
+            "stopping": self.stopping,
             "fit_probability": self.fit_probability,
             "seed": self.seed,
             "replicates": self.replicates,
@@ -159,19 +163,40 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         budget=file.study_budget(),
         seed=file.seed,
         sampler=file.sampler,
+        stopping=file.stopping,
         fit_probability=file.fit_probability,
         replicates=file.replicates,
         limits=file.phase_limits(),
         places=places_of(file, document, base.config.scale),
     )
+    if space.stopping == RUNGS:
+        try:
+            shortened(space.searched(), SHARES[0])
+        except ConfigError as error:
+            raise document.error("stopping", f"has short runs, and {error.message}") from error
     for index, point in enumerate(space.first_points):
         try:
             space.searched().with_values(point, "first point")
         except ConfigError as error:
             raise document.error(f"first_points.{index}", error.message) from error
     warm = _read_warm_start(space, file, document)
-    notes = [*overruled(file, document, base.config.scale), *_check_possible(space, file, document), *warm.notes]
+    notes = [
+        *overruled(file, document, base.config.scale),
+        *_check_possible(space, file, document),
+        *warm.notes,
+        *_stopping_notes(space),
+    ]
     return dataclasses.replace(space, notes=tuple(notes), warm_start=warm.points)
+
+
+def _stopping_notes(space: Space) -> list[str]:
+    if space.stopping != RUNGS:
+        return []
+    shares = ", ".join(f"{100 * share:.0f}%" for share in SHARES)
+    return [
+        f"stopping: rungs: points are run at {shares} of the length, each run a trial of the budget; what is said "
+        "before the start of time and cost is of whole runs"
+    ]
 
 
 def _read_warm_start(space: Space, file: SpaceFile, document: Document) -> WarmStart:

@@ -142,6 +142,8 @@ class SpaceFile(_Entry):
     """Seed of the sampler; the trials' own seed is the setting runtime.seed."""
     sampler: Literal["tpe", "random"] = "tpe"
     """How points are chosen."""
+    stopping: Literal["off", "late_check", "rungs"] = "off"
+    """late_check: what will not be the best is stopped late in its run; rungs: short runs first (docs/stopping.md)."""
     fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = DEFAULT_FIT_PROBABILITY
     """Probability with which another seed of a point must fit under the cap for the sampler to count it as fitting."""
     replicates: Annotated[int, Field(ge=1, le=1000)] = 3

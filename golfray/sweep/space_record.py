@@ -17,6 +17,7 @@ from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_file import DEFAULT_FIT_PROBABILITY
+from golfray.sweep.stopping import OFF
 from golfray.sweep.warm_start import ForeignPoint
 
 _FOLDER = "data.folder"
@@ -53,7 +54,9 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         budget=StudyBudget.from_dict(header["budget"]),
         seed=values["seed"],
         sampler=values["sampler"],
-        # Logs of earlier versions do not say: nothing but a trial's own size counted then.
+        # Logs of earlier versions do not say: no trial was stopped then.
+        stopping=values.get("stopping", OFF),
+        # Nor did they of this: nothing but a trial's own size counted then.
         fit_probability=values.get("fit_probability", DEFAULT_FIT_PROBABILITY),
         replicates=values["replicates"],
         limits=PhaseLimits(**values.get("limits", {})),

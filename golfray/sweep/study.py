@@ -32,6 +32,7 @@ from golfray.sweep.retry import DRIVER_LOST, JUDGED_ENDS, is_judged, runs_again,
 from golfray.sweep.size_estimate import SizeModel
 from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import Space
+from golfray.sweep.stopping import LATE_CHECK, as_stopped, is_audited, look
 from golfray.sweep.study_folder import StudyFolderError, existing_study
 from golfray.sweep.transitions import Stage, next_stage
 from golfray.sweep.trial_record import TrialRecord
@@ -281,11 +282,22 @@ class Study:
                 self._journal.write("phase", **where, phase=event.phase)
             case Progress():
                 self._journal.write("progress", **where, step=event.step, metrics=event.metrics)
+                self._look(self.record.trials[number], where)
             case Finished():
                 self._finish(self.record.trials[number], where, event.outcome.held_to(self._cap_bytes))
 
+    def _look(self, trial: TrialRecord, where: Mapping[str, Any]) -> None:
+        """Stop the trial that has just reported where the study's rule says so."""
+        if self._space.stopping != LATE_CHECK or (found := look(self.record, trial)) is None or not found.hopeless:
+            return
+        audited = is_audited(self._space.seed, trial.number)
+        self._journal.write("late_check", **where, **dataclasses.asdict(found), audited=audited, reason=found.words())
+        if not audited:
+            self._executor.cancel(where["job_id"], found.words())
+
     def _finish(self, trial: TrialRecord, where: Mapping[str, Any], outcome: Outcome) -> None:
         assert trial.attempt is not None
+        outcome = as_stopped(trial.attempt, outcome)
         again = runs_again(
             outcome,
             [before.outcome for before in trial.attempts[:-1] if before.outcome is not None],
@@ -353,7 +365,8 @@ class Study:
         try:
             for trial, attempt in self.record.open_attempts:
                 where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
-                self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=False)
+                end = as_stopped(attempt, outcome)
+                self._journal.write("attempt_ended", **where, outcome=end.to_dict(), final=attempt.is_stopped)
             self._running.clear()
             self._journal.write("study_ended", reason=reason, complete=False, hopeless=False)
         except EventLogError as unwritten:

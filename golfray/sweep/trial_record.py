@@ -16,6 +16,25 @@ FIRST_POINT = "first_point"
 REPLICATE = "replicate"
 SAMPLER = "sampler"
 CONFIRM = "confirm"
+# A short run (:mod:`golfray.sweep.rungs`).
+RUNG = "rung"
+
+
+@dataclasses.dataclass(frozen=True)
+class LateCheck:
+    """What a late check found hopeless (:mod:`golfray.sweep.stopping`), after a ``share`` of the run.
+
+    ``expected`` and ``bar`` in bits per byte, ``chance`` of ending below the bar, by ``known`` finished runs.
+    ``audited``: it ran on all the same.
+    """
+
+    share: float
+    expected: float
+    chance: float
+    bar: float
+    known: int
+    audited: bool
+    reason: str
 
 
 @dataclasses.dataclass
@@ -25,6 +44,7 @@ class AttemptRecord:
     ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
     ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
     ``size_reserve``: bytes that another seed may be larger by, at the probability that the space asks for.
+    ``late_check``: why it was hopeless; None where it was not looked at, or was not.
     """
 
     number: int
@@ -41,6 +61,26 @@ class AttemptRecord:
     size_reserve: float = 0.0
     curve: list[tuple[int, dict[str, float]]] = dataclasses.field(default_factory=list)
     phases: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    late_check: LateCheck | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the study has decided to stop it; it may be at work until it hears of that."""
+        return self.late_check is not None and not self.late_check.audited
+
+    @property
+    def last_metrics(self) -> dict[str, float]:
+        """What it reported last, as an outcome has it; nothing before a first report."""
+        if not self.curve:
+            return {}
+        step, last = self.curve[-1]
+        return {**last, "train/steps": float(step)}
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds of each phase, up to its last sign."""
+        ends = [begun for _, begun in self.phases[1:]] + [self.last_sign or 0.0]
+        return {name: max(0.0, end - at) for (name, at), end in zip(self.phases, ends, strict=False)}
 
     @property
     def phase(self) -> str | None:
@@ -60,7 +100,9 @@ class TrialRecord:
     ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
     cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
     ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
-    space that was changed since. ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    space that was changed since. ``share``: of the study's length, below 1 for the short runs of rungs alone;
+    ``promotes``: the shorter run of the same point that earned this one. ``abandoned``: the study has ended, so nobody
+    runs the trial again as things are.
     """
 
     number: int
@@ -74,6 +116,8 @@ class TrialRecord:
     refused: str | None = None
     foreseen: dict[str, float] | None = None
     too_large: bool = False
+    share: float = 1.0
+    promotes: int | None = None
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
 

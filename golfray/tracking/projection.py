@@ -69,6 +69,8 @@ def study_params(event: Mapping[str, Any]) -> dict[str, str]:
     """Parameters of the parent run, from ``study_started``: what was searched, on what, with what budget."""
     names = ("preset", "scale", "workers", "seed", "sampler", "slots", "cap_bytes", "bytes_code")
     params = flatten({name: event[name] for name in names if name in event})
+    # Logs of earlier versions do not say: no trial was stopped then.
+    params["stopping"] = event["space"].get("stopping", "off")
     params.update(flatten({"budget": event.get("budget") or {}}))
     foreign = event["space"].get("warm_start")
     if foreign:
@@ -173,12 +175,16 @@ def fidelity_text(fidelity: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={fidelity[name]}" for name in sorted(fidelity))
 
 
-def outcome_tags(outcome: Outcome) -> dict[str, str]:
-    """Tags of a trial's run that its end decides. ``golfray.feasible`` is ``unknown`` where no artifact was weighed."""
+def outcome_tags(outcome: Outcome, share: float = 1.0) -> dict[str, str]:
+    """Tags of a trial's run, of a ``share`` of the study's length, that its end decides.
+
+    ``golfray.feasible`` is ``unknown`` where no artifact was weighed, and for a short run, whose size means nothing.
+    """
+    feasible = {Kind.SCORED: "true", Kind.INFEASIBLE: "false"}.get(outcome.kind, "unknown")
     tags = {
         "golfray.outcome": outcome.kind.value,
         "golfray.reason": shorten(outcome.reason),
-        "golfray.feasible": {Kind.SCORED: "true", Kind.INFEASIBLE: "false"}.get(outcome.kind, "unknown"),
+        "golfray.feasible": feasible if share == 1.0 else "unknown",
         "golfray.fidelity": fidelity_text(outcome.fidelity),
     }
     if outcome.search is not None:

@@ -181,14 +181,14 @@ class StudyRuns:
         child, outcome = self._child(event), Outcome.from_dict(event["outcome"])
         if child.end is not None:
             return  # of two ends, written by a driver that was interrupted over the first, the first is true
-        attempts = self.record.trials[key[0]].attempts
-        folder = next(attempt.folder for attempt in attempts if attempt.number == key[1])
+        trial = self.record.trials[key[0]]
+        folder = next(attempt.folder for attempt in trial.attempts if attempt.number == key[1])
         last = self._curves.pop(key).last()
         child.points += _points(last) if last is not None else []
         step = int(outcome.metrics.get("train/steps", 0))
         metrics = projection.outcome_metrics(outcome)
         child.points += [Point(name, value, milliseconds(event), step) for name, value in metrics.items()]
-        child.tags.update(projection.outcome_tags(outcome))
+        child.tags.update(projection.outcome_tags(outcome, trial.share))
         child.tags["mlflow.note.content"] = projection.outcome_note(outcome, folder)
         child.status, child.end = projection.RUN_STATUS[outcome.kind], milliseconds(event)
         if folder is not None:

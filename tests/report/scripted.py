@@ -96,6 +96,8 @@ class Script:
             too_large=foreseen is not None,
             seed=1337 + number if role == "replicate" else 1337,
             replicate_of=0 if role == "replicate" else None,
+            share=1.0,
+            promotes=None,
         )
         return number
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from optuna.trial import TrialState
 
+from golfray.sweep import study as study_module
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
@@ -24,17 +25,22 @@ from golfray.sweep.sim.law import LAPTOP
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
 from golfray.sweep.space import load_space
+from golfray.sweep.stopping import Finding, is_audited
 from golfray.sweep.study import Study
 from golfray.sweep.transitions import IllegalTransition, Stage, next_stage
+from golfray.sweep.trial_record import TrialRecord
 from tests.sweep.conftest import BYTES_CODE, DATA, FIDELITY, UNIFORM_BPB
 from tests.sweep.small_studies import RESUMED
 
 CAP = 1_000_000
-SPACE = RESUMED.replace("knobs:", f"fixed: {{cap_bytes: {CAP}, stop.steps: 5, stop.seconds: null}}\nknobs:")
+SPACE = "stopping: late_check\n" + RESUMED.replace(
+    "knobs:", f"fixed: {{cap_bytes: {CAP}, stop.steps: 5, stop.seconds: null}}\nknobs:"
+)
 SLOTS = 2
 ANSWER_S = 60.0
 
 ANSWERS = (Kind.SCORED, Kind.INFEASIBLE, Kind.DIVERGED, Kind.STOPPED)
+SIGNS = ("phase", "progress", "late_check")
 FAILURES = (Kind.CRASHED, Kind.PREEMPTED, Kind.CANCELLED)
 
 
@@ -97,7 +103,15 @@ class Transitions(RuleBasedStateMachine):
         file.write_text(SPACE)
         self.space = load_space(file, has_gpu=False)
         self.studies = self.ends = 0
+        # What a look finds is not the machine's business: it says of which job it finds it.
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(study_module, "look", self.look)
         self.begin()
+
+    def look(self, record: StudyRecord, trial: TrialRecord) -> Finding | None:
+        """A finding on each job that is doomed, once."""
+        hopeless = trial.attempt.job_id in self.doomed and trial.attempt.late_check is None
+        return Finding(share=0.6, expected=2.0, chance=0.0, bar=1.0, known=9) if hopeless else None
 
     def begin(self) -> None:
         """A new study."""
@@ -105,11 +119,14 @@ class Transitions(RuleBasedStateMachine):
         self.folder = self.root / f"study-{self.studies}"
         self.folder.mkdir()
         self.kinds: dict[str, Kind] = {}
+        self.doomed: set[str] = set()
+        self.stopped: set[str] = set()
         self.drive(resume=False)
 
     def teardown(self) -> None:
         if self.alive:
             self.tell(DriverLost())
+        self.patch.undo()
         shutil.rmtree(self.root)
 
     def drive(self, *, resume: bool) -> None:
@@ -171,6 +188,19 @@ class Transitions(RuleBasedStateMachine):
         job_id = pick.choice(self.jobs(Stage.STARTED))
         self.happen(pick.choice([Entered(job_id, "train"), Progress(job_id, step, {"train/loss": 5.0 / step})]))
 
+    @precondition(lambda self: self.alive and set(self.jobs(Stage.STARTED)) - self.doomed)
+    @rule(pick=st.randoms(use_true_random=False))
+    def look_hopeless(self, pick):
+        job_id = pick.choice(sorted(set(self.jobs(Stage.STARTED)) - self.doomed))
+        self.doomed.add(job_id)
+        self.happen(Progress(job_id, 9, {"train/loss": 9.0}))
+        (trial,) = [t for t in self.study.record.trials if t.attempt is not None and t.attempt.job_id == job_id]
+        if is_audited(self.space.seed, trial.number):
+            assert trial.attempt.late_check.audited
+        else:
+            self.stopped.add(job_id)
+            assert job_id in self.puppet.asked_to_end
+
     @precondition(lambda self: self.alive and self.jobs(Stage.STARTED))
     @rule(pick=st.randoms(use_true_random=False), kind=st.sampled_from(Kind))
     def end(self, pick, kind):
@@ -191,8 +221,12 @@ class Transitions(RuleBasedStateMachine):
             # Whoever gives up ends what runs, as a person does who stops it.
             Kind.CANCELLED: self.stopping or self.study.hopeless,
         }.get(kind, False)
+        told = outcome_of(kind, self.ends)
+        if job_id in self.stopped and kind in (Kind.CANCELLED, Kind.PREEMPTED):
+            # Whatever took it away: it was to end.
+            kind, again = Kind.STOPPED, False
         self.kinds[job_id] = kind
-        self.happen(Finished(job_id, outcome_of(kind, self.ends)))
+        self.happen(Finished(job_id, told))
         (attempt,) = [a for t in self.study.record.trials for a in t.attempts if a.job_id == job_id]
         assert attempt.outcome.kind is kind
         assert attempt.final is not again
@@ -252,14 +286,14 @@ class Transitions(RuleBasedStateMachine):
         legal = {
             None: {"attempt_submitted"},
             "attempt_submitted": {"attempt_started", "attempt_ended"},
-            "attempt_started": {"phase", "progress", "attempt_ended"},
+            "attempt_started": {"phase", "progress", "late_check", "attempt_ended"},
             "attempt_ended": set(),
         }
         for event in read_events(self.folder / LOG_NAME):
             if "job_id" in event:
                 before = stages.get(event["job_id"])
                 assert event["event"] in legal[before], event
-                stages[event["job_id"]] = before if event["event"] in ("phase", "progress") else event["event"]
+                stages[event["job_id"]] = before if event["event"] in SIGNS else event["event"]
         assert sum(stage != "attempt_ended" for stage in stages.values()) <= SLOTS
 
     @invariant()
@@ -276,6 +310,8 @@ class Transitions(RuleBasedStateMachine):
             assert gave_up or kinds[Kind.CRASHED] <= 1 + CRASHES_A_TRIAL
             assert kinds[Kind.PREEMPTED] <= 1 + PREEMPTIONS_A_TRIAL
             for attempt in trial.attempts:
+                if attempt.job_id in self.stopped and attempt.job_id not in self.kinds and attempt.outcome is not None:
+                    assert attempt.outcome.kind is Kind.STOPPED, "its driver was lost, and the decision stands"
                 if attempt.job_id in self.kinds and attempt.outcome is not None:
                     assert attempt.outcome.kind is self.kinds[attempt.job_id]
 

@@ -1,6 +1,7 @@
 """200 drivers killed at random events: whoever resumes ends with what the uninterrupted study has."""
 
 import collections
+import dataclasses
 import functools
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from golfray.sweep.events import LOG_NAME, EventLog, read_events
+from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.study import Study
@@ -31,9 +33,16 @@ def multiset(record: StudyRecord, lanes: int) -> collections.Counter:
     everything; on several it is not the same after a kill, so there only the refusal counts.
     """
     return collections.Counter(
-        repr((trial.params, trial.seed, "refused" if trial.too_large and lanes > 1 else trial.outcome))
+        repr(
+            (trial.params, trial.seed, trial.share, "refused" if trial.too_large and lanes > 1 else end(trial.outcome))
+        )
         for trial in record.trials
     )
+
+
+def end(outcome: Outcome) -> Outcome:
+    """Seconds to the millisecond: of a stopped trial they are differences of what two clocks said."""
+    return dataclasses.replace(outcome, phases={name: round(took, 3) for name, took in outcome.phases.items()})
 
 
 def kill_at(seq: int, moment: str) -> None:
@@ -67,19 +76,14 @@ def die(build: Callable[[], Study], *, resume: bool, seq: int, moment: str) -> N
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("sampler", "lanes", "all_kills"), [("random", 1, 70), ("random", 3, 70), ("tpe", 1, 60)])
-def test_a_killed_study_that_is_resumed_ends_as_it_would_have(
-    simulated, tmp_path: Path, sampler, lanes, all_kills, kills
-):
-    text = f"{SPACE}sampler: {sampler}\n"
+def kill_and_resume(simulated: Callable[..., Study], tmp_path: Path, text: str, lanes: int, kills: int) -> StudyRecord:
+    """Kill a study so many times, anew each time, and compare what its resumption comes to with the whole one."""
     machine = Simulation(lanes=lanes, **ROUGH)
     whole = simulated(machine, text, tmp_path / "whole").run()
     assert whole.complete
     expected, length = multiset(whole, lanes), sum(1 for _ in read_events(tmp_path / "whole" / LOG_NAME))
-    assert whole.counts.keys() >= {"scored", "infeasible", "diverged", "crashed"}
-    chooser = random.Random(f"{sampler} {lanes}")
-    for case in range(kills or all_kills):
+    chooser = random.Random(f"{text} {lanes}")
+    for case in range(kills):
         folder = tmp_path / f"killed-{case}"
         seq, moment = chooser.randrange(1, length), chooser.choice(MOMENTS)
         # The clock of whoever goes on: some time after everything that happened before.
@@ -93,3 +97,21 @@ def test_a_killed_study_that_is_resumed_ends_as_it_would_have(
         assert multiset(record, lanes) == expected, f"killed {moment} record {seq}"
         assert record.complete
         assert 2 <= record.generation <= 3
+    return whole
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("sampler", "lanes", "all_kills"), [("random", 1, 70), ("random", 3, 70), ("tpe", 1, 60)])
+def test_a_killed_study_that_is_resumed_ends_as_it_would_have(
+    simulated, tmp_path: Path, sampler, lanes, all_kills, kills
+):
+    whole = kill_and_resume(simulated, tmp_path, f"{SPACE}sampler: {sampler}\n", lanes, kills or all_kills)
+    assert whole.counts.keys() >= {"scored", "infeasible", "diverged", "crashed"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule", "kind"), [("late_check", "stopped"), ("rungs", "scored")])
+def test_so_does_one_that_stops(simulated, tmp_path: Path, rule, kind):
+    text = SPACE.replace("{trials: 10}", "{trials: 30}").replace("log_points: 3", "log_points: 20")
+    whole = kill_and_resume(simulated, tmp_path, f"{text}sampler: random\nstopping: {rule}\n", 1, 12)
+    assert whole.counts[kind] >= 2
