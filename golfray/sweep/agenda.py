@@ -1,8 +1,9 @@
 """What a study runs next, and how much it has left to run.
 
 What was asked is finished first: a trial to be run again goes before any new point. Then come the planned points, then
-the sampler's. The budget's trials and minutes limit what is asked, never what is finished; its GPU-hours and USD limit
-every attempt (:mod:`golfray.sweep.budget`).
+the sampler's, then extra seeds for what is nearly tied (:mod:`golfray.sweep.extra_seeds`). The budget's trials and
+minutes limit what is asked, never what is finished; its GPU-hours and USD limit every attempt
+(:mod:`golfray.sweep.budget`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import collections
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
 from golfray.config.sizes import count_text
 from golfray.sweep.budget import Allowance
-from golfray.sweep.confirmation import unfinished_confirmations
+from golfray.sweep.confirmation import repeat, unfinished_confirmations
+from golfray.sweep.extra_seeds import extra_seeds_left, fresh_seeds, next_round
 from golfray.sweep.fit import Fit
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
@@ -29,11 +31,13 @@ from golfray.sweep.size_foresight import SizeForesight
 from golfray.sweep.space import Space
 from golfray.sweep.trial_record import (
     CONFIRM,
+    EXTRA_SEED,
     FIRST_POINT,
     PRESET,
     REPLICATE,
     SAMPLER,
     TrialRecord,
+    configuration_of,
     setting_at,
     setting_paths,
 )
@@ -43,6 +47,12 @@ _REFUSED_IN_A_ROW = 20
 
 # Points that cannot fit teach the sampler where it is small enough, which takes longer than to hear of one mistake.
 _TOO_LARGE_IN_A_ROW = 100
+
+_SEED = "runtime.seed"
+
+_NOT_TOLD = (
+    "an extra seed measures a trial again: the sampler hears of a point once more only where it suggests it again"
+)
 
 # Not part of the point that a configuration is: where the data lie, how large the packed script is then, and what
 # no configuration has.
@@ -54,7 +64,8 @@ class WorkLeft:
     """What a study has still to do.
 
     ``unfinished``: numbers of trials that were asked and need an attempt. ``planned``: points that were not asked yet.
-    ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``seconds``: what
+    ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``extra``: how many
+    extra seeds may follow; how many will is known once the search has ended. ``seconds``: what
     is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over. ``complete``:
     whether the study ended because its budget, as it was then, was spent. ``paid``: whether its GPU-hours and USD hold
     one more attempt.
@@ -66,19 +77,25 @@ class WorkLeft:
     seconds: float
     complete: bool
     paid: bool = True
+    extra: int = 0
 
     @property
     def nothing(self) -> bool:
         """Whether there is no trial to run any more, and the log says that the study ended with that."""
-        asks = self.seconds > 0 and (self.suggestions != 0 or bool(self.planned))
+        asks = self.seconds > 0 and self.asks != 0
         return self.complete and not (self.paid and (self.unfinished or asks))
+
+    @property
+    def asks(self) -> int | None:
+        """How many trials may still be asked, None where only time limits them."""
+        return None if self.suggestions is None else len(self.planned) + self.suggestions + self.extra
 
     @property
     def most_lanes(self) -> int | None:
         """How many lanes can be of use: one for every trial that will run, and one at least; None: as many as fit."""
         if self.suggestions is None:
             return None
-        return max(1, len(self.unfinished) + len(self.planned) + self.suggestions)
+        return max(1, len(self.unfinished) + len(self.planned) + self.suggestions, self.extra)
 
 
 def work_left(space: Space, record: StudyRecord) -> WorkLeft:
@@ -92,12 +109,17 @@ def work_left(space: Space, record: StudyRecord) -> WorkLeft:
             planned.append(point)
             searched += 1
     again = record.blamed_on_machine
+    most = space.budget.extra_seeds or 0
+    extra = extra_seeds_left(record, most)
+    if record.complete and spare == searched == 0:
+        extra = len(next_round(record, most))
     return WorkLeft(
         unfinished=tuple(trial.number for trial in record.trials if trial.unfinished or trial.number in again),
         planned=tuple(planned),
         suggestions=None if spare is None else spare - searched,
         seconds=math.inf if space.budget.minutes is None else 60 * space.budget.minutes - record.driven_seconds,
         complete=record.complete,
+        extra=extra,
     )
 
 
@@ -111,9 +133,9 @@ def confirming_left(record: StudyRecord, coming: int = 0) -> WorkLeft:
 def asked_trials(record: StudyRecord) -> int:
     """Trials that count against the budget: all that search something and take time.
 
-    Repetitions on other seeds measure noise; what was refused for its size took no second.
+    Replicates, extra seeds and confirmations are no points of the search; what was refused for its size took no second.
     """
-    return sum(not trial.repeats and not trial.too_large for trial in record.trials)
+    return sum(trial.searches and not trial.too_large for trial in record.trials)
 
 
 def is_too_large(role: str, fit: Fit | None, fit_probability: float) -> bool:
@@ -194,6 +216,11 @@ class Agenda:
         self._deadline = clock() + left.seconds
         self._refused_in_a_row = 0
         self._confirming = confirming
+        # The first trial of each configuration that was asked, among so many trials.
+        self._ran: dict[str, int] = {}
+        self._seen = 0
+        if not confirming and any(trial.role == EXTRA_SEED and trial.unfinished for trial in journal.record.trials):
+            self._ask_round(next_round(journal.record, space.budget.extra_seeds or 0))
         self._too_large_in_a_row = 0
 
     def next(self) -> TrialRecord | None:
@@ -206,7 +233,7 @@ class Agenda:
             return waiting
         while self._may_ask and self._clock() < self._deadline:
             if not self._planned and self._suggestions <= 0:
-                return None
+                return self._ask_extra_seeds()
             trial = self._ask_planned() if self._planned else self._suggest()
             if trial is not None:
                 return trial
@@ -274,12 +301,30 @@ class Agenda:
         )
         return None if too_large else trial
 
+    def _ask_extra_seeds(self) -> TrialRecord | None:
+        """The first trial of the round of extra seeds that is due; None where none is."""
+        record, most = self._journal.record, self._space.budget.extra_seeds or 0
+        if self._confirming or not extra_seeds_left(record, most):
+            return None
+        due = next_round(record, most)
+        if not due or not self._is_paid(record.trials[due[0]].settings or {}):
+            return None
+        self._ask_round(due)
+        return record.trials[self._again.popleft()]
+
+    def _ask_round(self, due: Sequence[int]) -> None:
+        """All of it is in the log before any of it runs, so that an interrupted round can be told from a whole one."""
+        record = self._journal.record
+        for number in due:
+            trial = repeat(self._journal, record.trials[number], next(fresh_seeds(record)), EXTRA_SEED, _NOT_TOLD)
+            self._again.append(trial.number)
+
     def _suggest(self) -> TrialRecord | None:
         """A point of the sampler's; None where the configuration does not allow it, it cannot fit, or is not paid."""
         self._suggestions -= 1
         params = self._sampler.suggest(len(self._journal.record.trials))
         try:
-            resolved = self._space.at(params)
+            resolved, repeated = self._once_more(self._space.at(params))
         except ConfigError as error:
             self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
             self._refused_in_a_row += 1
@@ -291,7 +336,9 @@ class Agenda:
         too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
         if not too_large and not self._pays_for(resolved):
             return None
-        trial = self._ask(role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large)
+        trial = self._ask(
+            role=SAMPLER, params=params, resolved=resolved, fit=fit, too_large=too_large, replicate_of=repeated
+        )
         if not too_large:
             self._too_large_in_a_row = 0
             return trial
@@ -303,6 +350,18 @@ class Agenda:
                 f"cap_bytes would let some), the last one: {trial.refused}"
             )
         return None
+
+    def _once_more(self, resolved: Resolved) -> tuple[Resolved, int | None]:
+        """What was asked before runs on another seed, as a repetition of that trial: the same seed would say nothing."""
+        record = self._journal.record
+        for trial in record.trials[self._seen :]:
+            if trial.configuration is not None and not trial.is_refused:
+                self._ran.setdefault(trial.configuration, trial.number)
+        self._seen = len(record.trials)
+        before = self._ran.get(configuration_of(self._settings(resolved)))
+        if before is None:
+            return resolved, None
+        return resolved.with_values({_SEED: next(fresh_seeds(record))}, "another seed"), before
 
     def _fit(self, resolved: Resolved) -> Fit | None:
         return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)

@@ -1,6 +1,6 @@
 """What a study's event log says, as one object: rebuilt from events alone (fields: :mod:`golfray.sweep.record_shape`).
 
-``best_feasible`` is the single chooser: the terminal, the report, MLflow tags and a submission all ask it.
+Which of its trials is best: :mod:`golfray.sweep.choosing`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class StudyRecord:
 
     @property
     def candidates(self) -> list[TrialRecord]:
-        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of one.
+        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of another.
 
         The bytes are compared again here: a wrong label elsewhere must not make an over-cap trial a winner.
         """
@@ -325,12 +325,3 @@ class StudyRecord:
 def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
     """Lines count from 1, records from 0."""
     return EventLogError(f"{LOG_NAME}:{event['seq'] + 1}: damaged record ({wrong}); restore the file from a copy")
-
-
-def best_feasible(record: StudyRecord) -> TrialRecord | None:
-    """The trial with the lowest round-trip bits per byte among ``record.candidates``; the earlier one on a tie.
-
-    A trial stands for itself on its own seed: its repetitions never make it, or themselves, best by luck. None where
-    nothing fits.
-    """
-    return min(record.candidates, key=lambda trial: (trial.bpb, trial.number), default=None)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.resolved_diff import flat_configuration
 
 # Roles of trials, in the order in which a study asks them; confirmations come once it is asked for them.
+# Replicates are trial 0 on further seeds, extra seeds what the noise does not set apart from the best.
 PRESET = "preset"
 PRESET_8BIT = "preset_8bit"
 FIRST_POINT = "first_point"
 REPLICATE = "replicate"
 SAMPLER = "sampler"
+EXTRA_SEED = "extra_seed"
 CONFIRM = "confirm"
 
 
@@ -94,8 +99,18 @@ class TrialRecord:
 
     @property
     def repeats(self) -> bool:
-        """Whether it is another trial on another seed: it measures noise and is no result of the search."""
-        return self.role in (REPLICATE, CONFIRM)
+        """Whether it is another trial on another seed, and so no configuration of its own."""
+        return self.replicate_of is not None
+
+    @property
+    def searches(self) -> bool:
+        """Whether it is one of the trials that the budget counts: a point of the search, be it one that was there."""
+        return self.role not in (REPLICATE, EXTRA_SEED, CONFIRM)
+
+    @functools.cached_property
+    def configuration(self) -> str | None:
+        """What trials of the same resolved configuration share whatever their seeds; None where it is not known."""
+        return configuration_of(self.settings) if self.settings else None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -144,6 +159,11 @@ class TrialRecord:
     def bytes_total(self) -> float | None:
         """Bytes of code and artifact together; None where nothing was exported."""
         return None if self.outcome is None else self.outcome.metrics.get("bytes/total")
+
+
+def configuration_of(settings: Mapping[str, Any]) -> str:
+    """The configuration that a trial's settings are, as a text: the same for every seed of it."""
+    return json.dumps(flat_configuration(settings), sort_keys=True)
 
 
 def setting_at(settings: Any, path: str, default: Any = None) -> Any:

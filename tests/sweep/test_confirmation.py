@@ -7,9 +7,10 @@ import pytest
 from golfray.config.errors import ConfigError
 from golfray.config.sections import LARGEST_SEED
 from golfray.sweep.agenda import asked_trials, work_left
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.confirmation import plan_confirmations
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.space_record import space_of
 from golfray.sweep.trial_record import CONFIRM
 from golfray.sweep.trial_scores import trial_scores

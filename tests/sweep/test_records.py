@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, EventLog, EventLogError
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.statistics import claim
 from golfray.sweep.trial_record import REPLICATE, SAMPLER
 

@@ -12,9 +12,10 @@ import pytest
 from golfray.config.errors import ConfigError
 from golfray.core.settings import settings_from_dict
 from golfray.sweep.budget import StudyBudget
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.statistics import claim
 from golfray.sweep.trial_record import PRESET, PRESET_8BIT, REPLICATE, SAMPLER

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from optuna.trial import TrialState
 
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import CRASHES_A_TRIAL, DRIVER_LOST, PREEMPTIONS_A_TRIAL
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED
 from golfray.sweep.sim.law import LAPTOP

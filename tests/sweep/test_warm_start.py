@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from golfray.config.errors import ConfigError
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.observation import Observation, Observations, published_observations, write_observations
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space import load_space
 from golfray.sweep.space_diff import changes_since
