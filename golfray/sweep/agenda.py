@@ -352,7 +352,7 @@ class Agenda:
         return None
 
     def _once_more(self, resolved: Resolved) -> tuple[Resolved, int | None]:
-        """What was asked before runs on another seed, as a repetition of that trial: the same seed would say nothing."""
+        """What was asked before runs on another seed, as a repetition of that trial; the same one would say nothing."""
         record = self._journal.record
         for trial in record.trials[self._seen :]:
             if trial.configuration is not None and not trial.is_refused:

@@ -7,7 +7,7 @@ whose true means lie around m with a spread t, its posterior is normal (Gelman e
     precision = n / s^2 + 1 / t^2        mean = (n y / s^2 + m / t^2) / precision
 
 ``best_feasible`` is the single chooser: the terminal, the report, MLflow tags and a submission all ask it.
-Confirmations measure the noise and choose nothing, so that what is claimed by them is not what made a trial the best.
+Confirmations do not count, not even for the noise: what is claimed of the best by them is not what made it the best.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.significance import Noise, pool, sample_of
-from golfray.sweep.trial_record import CONFIRM, PRESET, TrialRecord
+from golfray.sweep.trial_record import CONFIRM, TrialRecord
 
 # Posterior means that are less than so many standard errors of their difference apart are a near-tie.
 _NEAR = 1.0
@@ -94,20 +94,17 @@ def choose(record: StudyRecord) -> Choice:
     if not first_fits:
         return Choice((), None)
     scores: dict[str, dict[int, float]] = {}
-    repeated: dict[str, dict[int, float]] = {}
     diverged = set()
     for trial in record.trials:
         configuration = configurations[trial.number]
+        if trial.role == CONFIRM:
+            continue
         if trial.bpb is not None and record.is_comparable(trial):
             # The same seed once more is no further seed.
-            if trial.role != CONFIRM:
-                scores.setdefault(configuration, {}).setdefault(trial.seed, trial.bpb)
-            if trial.replicate_of is not None or trial.role == PRESET:
-                repeated.setdefault(configuration, {}).setdefault(trial.seed, trial.bpb)
-        elif trial.outcome is not None and trial.outcome.kind is Kind.DIVERGED and trial.role != CONFIRM:
+            scores.setdefault(configuration, {}).setdefault(trial.seed, trial.bpb)
+        elif trial.outcome is not None and trial.outcome.kind is Kind.DIVERGED:
             diverged.add(configuration)
-    # The score that a configuration was chosen by is low for that, and would make the noise look larger than it is.
-    noise = pool(sample_of(list(found.values())) for found in repeated.values())
+    noise = pool(sample_of(list(found.values())) for found in scores.values())
     samples = [(trial, list(scores[configuration].values())) for configuration, trial in first_fits.items()]
     spread = None if noise is None else _Spread.of([found for _, found in samples], noise)
     standings = [

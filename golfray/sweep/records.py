@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import AttemptRecord, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, TrialRecord, configuration_of, setting_paths
 
 
 @dataclasses.dataclass
@@ -249,6 +249,7 @@ class StudyRecord:
                 refused=event.get("refused"),
                 foreseen=event.get("foreseen"),
                 too_large=event.get("too_large", False),
+                configuration=configuration_of(event["settings"]) if event["settings"] else None,
             )
         )
 

@@ -46,11 +46,11 @@ class Claim:
 
     ``choice`` is all that it was chosen from. ``difference`` is its mean over the seeds of the search minus the mean of
     trial 0 over its ``noise.runs`` seeds (negative: better), None where trial 0 has no score.
-    ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of
-    configurations of which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies.
-    Both need the noise and are None without it. ``best_steps`` are the optimizer steps of the best trial,
-    ``reference_steps`` their mean over trial 0's runs, None where a run does not say how many it made: a run that stops
-    by the clock makes fewer on a busy machine, which is no merit of the settings.
+    ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of configurations of
+    which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies. Both need the
+    noise and are None without it. ``best_steps`` are the optimizer steps of the best trial, ``reference_steps`` their
+    mean over trial 0's runs, None where a run does not say how many it made: a run that stops by the clock makes fewer
+    on a busy machine, which is no merit of the settings.
     """
 
     choice: Choice

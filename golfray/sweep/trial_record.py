@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 from collections.abc import Mapping
@@ -65,7 +64,9 @@ class TrialRecord:
     ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
     cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
     ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
-    space that was changed since. ``abandoned``: the study has ended, so nobody runs the trial again as things are.
+    space that was changed since. ``configuration`` is what trials of the same settings share whatever their seeds
+    (:func:`configuration_of`), None without settings. ``abandoned``: the study has ended, so nobody runs the trial
+    again as things are.
     """
 
     number: int
@@ -79,6 +80,7 @@ class TrialRecord:
     refused: str | None = None
     foreseen: dict[str, float] | None = None
     too_large: bool = False
+    configuration: str | None = None
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
 
@@ -106,11 +108,6 @@ class TrialRecord:
     def searches(self) -> bool:
         """Whether it is one of the trials that the budget counts: a point of the search, be it one that was there."""
         return self.role not in (REPLICATE, EXTRA_SEED, CONFIRM)
-
-    @functools.cached_property
-    def configuration(self) -> str | None:
-        """What trials of the same resolved configuration share whatever their seeds; None where it is not known."""
-        return configuration_of(self.settings) if self.settings else None
 
     @property
     def outcome(self) -> Outcome | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from optuna.trial import TrialState
 
-from golfray.sweep.choosing import best_feasible
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
@@ -311,7 +311,8 @@ class Transitions(RuleBasedStateMachine):
         scored = [trial for trial in scored if trial.replicate_of is None]
         assert (best is None) is (not scored)
         if best is not None:
-            assert best.bpb == min(trial.bpb for trial in scored)
+            assert choose(self.study.record).lowest.bpb == min(trial.bpb for trial in scored)
+            assert best in scored
             assert best.bytes_total <= CAP
 
 
