@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from golfray.core.settings import settings_from_dict
+from golfray.core.settings import RunSettings, settings_from_dict
 from golfray.ship.packer import bytes_code
 from golfray.sweep.choosing import choose
 from golfray.sweep.records import StudyRecord
@@ -26,6 +26,7 @@ from golfray.sweep.sim.law import LAWS, expected_bpb
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
 from golfray.sweep.sim.speed import step_seconds, steps_of
+from golfray.sweep.size_estimate import SizeModel
 from golfray.sweep.space import Space, load_space
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import TrialRecord
@@ -33,8 +34,8 @@ from golfray.sweep.trial_record import TrialRecord
 SPACE = Path(__file__).parents[1] / "search_spaces" / "muon.yaml"
 
 
-def run(space: Space, folder: Path, luck: int) -> StudyRecord:
-    """One simulated study on one lane."""
+def run(space: Space, folder: Path, luck: int, sizes: SizeModel | None = None) -> StudyRecord:
+    """One simulated study on one lane. ``sizes`` foresees them, None: the law does."""
     config, clock = space.base.config, FakeClock(1e9)
     law = LAWS[config.scale]
     simulation = Simulation.from_options(config.scale, [f"seed={luck}"])
@@ -49,15 +50,19 @@ def run(space: Space, folder: Path, luck: int) -> StudyRecord:
         clock=clock.now,
         now=clock.now,
         simulation=simulation.to_record(),
-        sizes=SimulatedSizes(law),
+        sizes=sizes or SimulatedSizes(law),
     ).run()
 
 
 def true_mean(space: Space, trial: TrialRecord) -> float:
     """What the law expects of a trial's configuration, in bits per byte, at the usual speed."""
-    law, settings = LAWS[space.base.config.scale], settings_from_dict(trial.settings or {})
-    steps = steps_of(settings, step_seconds(law, settings, space.base.config.workers))
-    return expected_bpb(law, settings, steps).roundtrip
+    return simulated_mean(settings_from_dict(trial.settings or {}), space.base.config.scale, space.base.config.workers)
+
+
+def simulated_mean(settings: RunSettings, scale: str, workers: int) -> float:
+    """The same of any settings."""
+    law = LAWS[scale]
+    return expected_bpb(law, settings, steps_of(settings, step_seconds(law, settings, workers))).roundtrip
 
 
 def lowest(record: StudyRecord) -> TrialRecord:
@@ -103,7 +108,9 @@ def _table(space: Space, trials: int, extra: list[int], studies: int) -> None:
 
         plain = records(with_budget(trials=trials), "plain")
         means = [true_mean(space, lowest(record)) for record in plain]
-        rows: list[tuple[str, list[StudyRecord], Callable[[StudyRecord], TrialRecord]]] = [("posterior mean", plain, best)]
+        rows: list[tuple[str, list[StudyRecord], Callable[[StudyRecord], TrialRecord]]] = [
+            ("posterior mean", plain, best)
+        ]
         for more in extra:
             with_extra = records(with_budget(trials=trials, extra_seeds=more), f"extra-{more}")
             used = sum(len(one.trials) - len(other.trials) for one, other in zip(with_extra, plain, strict=True))

@@ -150,9 +150,9 @@ def _best_lines(record: StudyRecord, said: Claim) -> list[Text]:
 
 
 def chosen_words(choice: Choice) -> list[str]:
-    """How the best trial was chosen, and the lowest score where that is another's; nothing of noise that is unknown."""
+    """How the best trial was chosen, and the lowest score, where its own score alone does not say it."""
     best, lowest = choice.best, choice.lowest
-    if best is None or lowest is None or best.sd is None:
+    if best is None or lowest is None or best.sd is None or (lowest is best.trial and best.seeds == 1):
         return []
     words = f"lowest posterior mean: {bpb_text(best.posterior)} +-{best.sd:.4f}"
     if best.seeds > 1:
