@@ -47,7 +47,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
     """
     apart = [Text()] if console.is_terminal or verbose else []
     _print(console, *apart, trials_table(record, console.width))
-    _print(console, line("* best feasible; ranked by posterior mean: scored, under the cap, no repetition"), *apart)
+    _print(console, line("* best feasible by posterior mean; ranked: scored, under the cap, no repetition"), *apart)
     if (console.is_terminal or verbose) and knob_paths(record):
         _print(console, knobs_table(record, console.width), *apart)
     said = claim(record)

@@ -82,20 +82,24 @@ def best_feasible(record: StudyRecord) -> TrialRecord | None:
     return None if best is None else best.trial
 
 
-def choose(record: StudyRecord) -> Choice:
+def choose(record: StudyRecord, before: int | None = None) -> Choice:
     """Rank the configurations of ``record.candidates`` by their posterior means; the earlier one on a tie.
 
     A configuration of which a seed diverged comes behind all of which none did. Without noise the scores decide.
+    ``before``: only trials with a lower number count; None: all do.
     """
+    trials = record.trials[:before]
     first_fits: dict[str, TrialRecord] = {}
-    configurations = {trial.number: configuration for trial, configuration in _configurations(record)}
+    configurations = {trial.number: configuration for trial, configuration in _configurations(trials)}
     for trial in record.candidates:
+        if trial.number not in configurations:
+            break
         first_fits.setdefault(configurations[trial.number], trial)
     if not first_fits:
         return Choice((), None)
     scores: dict[str, dict[int, float]] = {}
     diverged = set()
-    for trial in record.trials:
+    for trial in trials:
         configuration = configurations[trial.number]
         if trial.role == CONFIRM:
             continue
@@ -114,10 +118,10 @@ def choose(record: StudyRecord) -> Choice:
     return Choice(tuple(sorted(standings, key=_order)), noise)
 
 
-def _configurations(record: StudyRecord) -> Iterator[tuple[TrialRecord, str]]:
+def _configurations(trials: Sequence[TrialRecord]) -> Iterator[tuple[TrialRecord, str]]:
     """Every trial with a key that trials of the same configuration share, whatever their seeds."""
     keys: list[str] = []
-    for trial in record.trials:
+    for trial in trials:
         own = trial.configuration or f"t{trial.number}"
         keys.append(own if trial.replicate_of is None else keys[trial.replicate_of])
         yield trial, keys[-1]

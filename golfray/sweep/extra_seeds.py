@@ -26,19 +26,25 @@ def fresh_seeds(record: StudyRecord) -> Iterator[int]:
 
 
 def extra_seeds_left(record: StudyRecord, most: int) -> int:
-    """How many of ``most`` extra seeds were not asked yet."""
+    """How many of ``most`` extra seeds have not been asked."""
     return max(most - sum(trial.role == EXTRA_SEED for trial in record.trials), 0)
 
 
 def next_round(record: StudyRecord, most: int) -> list[int]:
     """Numbers of the trials that run on one more seed now, where no more than ``most`` extra seeds were to be asked.
 
-    Empty while a trial is unfinished that is none of the round: what it scores decides who is in it. Of a round of
-    which only some were asked, the others; an attempt at any of them says that all were.
+    Of a round of which only some were asked, the others. Otherwise none while a trial is unfinished: what it scores
+    decides who is in the next one. Each round follows from the trials that were asked before its first.
     """
-    waiting = [trial for trial in record.trials if trial.unfinished and not trial.is_refused]
-    if any(trial.role != EXTRA_SEED or trial.attempts for trial in waiting):
+    extra = [trial for trial in record.trials if trial.role == EXTRA_SEED]
+    done = 0
+    while done < len(extra):
+        near = choose(record, before=extra[done].number).near_ties()[: most - done]
+        asked = {trial.replicate_of for trial in extra[done : done + len(near)]}
+        if done + len(near) > len(extra):
+            return [standing.trial.number for standing in near if standing.trial.number not in asked]
+        # A study that was changed since may not find who was in a round; whoever was, ran.
+        done += max(len(near), 1)
+    if any(trial.unfinished and not trial.is_refused for trial in record.trials):
         return []
-    asked = {trial.replicate_of for trial in waiting}
-    due = choose(record).near_ties()[: extra_seeds_left(record, most) + len(waiting)]
-    return [standing.trial.number for standing in due if standing.trial.number not in asked]
+    return [standing.trial.number for standing in choose(record).near_ties()[: max(most - done, 0)]]
