@@ -34,6 +34,9 @@ from golfray.sweep.trial_record import TrialRecord
 SPACE = Path(__file__).parents[1] / "search_spaces" / "muon.yaml"
 
 
+_Row = tuple[str, list[StudyRecord], Callable[[StudyRecord], TrialRecord]]
+
+
 def run(space: Space, folder: Path, luck: int, sizes: SizeModel | None = None) -> StudyRecord:
     """One simulated study on one lane. ``sizes`` foresees them, None: the law does."""
     config, clock = space.base.config, FakeClock(1e9)
@@ -108,9 +111,7 @@ def _table(space: Space, trials: int, extra: list[int], studies: int) -> None:
 
         plain = records(with_budget(trials=trials), "plain")
         means = [true_mean(space, lowest(record)) for record in plain]
-        rows: list[tuple[str, list[StudyRecord], Callable[[StudyRecord], TrialRecord]]] = [
-            ("posterior mean", plain, best)
-        ]
+        rows: list[_Row] = [("posterior mean", plain, best)]
         for more in extra:
             with_extra = records(with_budget(trials=trials, extra_seeds=more), f"extra-{more}")
             used = sum(len(one.trials) - len(other.trials) for one, other in zip(with_extra, plain, strict=True))
@@ -123,8 +124,9 @@ def _table(space: Space, trials: int, extra: list[int], studies: int) -> None:
             other = [gain for gain in gains if gain != 0]
             error = statistics.stdev(gains) / len(gains) ** 0.5
             scale = space.base.config.scale
+            mean = 1000 * statistics.fmean(gains)
             print(
-                f"{scale:>7} {trials:>3} trials  {name:34} {1000 * statistics.fmean(gains):+7.2f} +-{1000 * error:.2f}  "
+                f"{scale:>7} {trials:>3} trials  {name:34} {mean:+7.2f} +-{1000 * error:.2f}  "
                 f"{len(other)} other, {sum(gain < 0 for gain in other)} better",
                 flush=True,
             )

