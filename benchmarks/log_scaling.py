@@ -63,7 +63,8 @@ def space_of(sampler: str, trials: int) -> Space:
     """The shipped space at laptop scale, with so many trials."""
     layer = Layer.from_sets([f"runtime.log_points={POINTS}"])
     space = load_space(SPACE, has_gpu=False, layers=[layer])
-    return dataclasses.replace(space, sampler=sampler, trials=trials, replicates=1)
+    budget = dataclasses.replace(space.budget, trials=trials)
+    return dataclasses.replace(space, sampler=sampler, budget=budget, replicates=1)
 
 
 def measure(space: Space, trials: int) -> Times:

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from golfray.ship.packer import bytes_code
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.executor import Finished, Job
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.regret import Stopped, stopped_trials
 from golfray.sweep.sim.attempt import simulate
 from golfray.sweep.sim.clock import FakeClock

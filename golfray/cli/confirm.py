@@ -67,9 +67,9 @@ def _confirm(
     """Run them; returns the exit code."""
     from golfray.cli.drive import drive
     from golfray.cli.prepare import prepare
-    from golfray.sweep.agenda import confirming_left
     from golfray.sweep.confirmation import plan_confirmations
     from golfray.sweep.records import StudyRecord
+    from golfray.sweep.work_left import confirming_left
 
     # Read again now that nobody else can write it: another driver may have ended in between.
     record = StudyRecord.load(folder)

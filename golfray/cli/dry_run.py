@@ -29,7 +29,6 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
     from golfray.cluster.resources import local_resources
     from golfray.report.plan import Surroundings, plan_document, plan_lines
     from golfray.ship.packer import bytes_code
-    from golfray.sweep.agenda import work_left
     from golfray.sweep.costs import work_of
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.executor import Holding
@@ -38,6 +37,7 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
     from golfray.sweep.plan import plan_study
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.study_folder import holds_study
+    from golfray.sweep.work_left import work_left
 
     check_codecs(space)
     space, corpus = _planned_on(space)

@@ -19,11 +19,11 @@ from golfray.cli.output import Output
 if TYPE_CHECKING:
     from golfray.config.resolve import Layer
     from golfray.data.corpus import Corpus
-    from golfray.sweep.agenda import WorkLeft
     from golfray.sweep.budget import Price
     from golfray.sweep.disk_room import StudyDisk
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space import Space
+    from golfray.sweep.work_left import WorkLeft
     from golfray.tracking.store import Store
 
 
@@ -105,7 +105,6 @@ def prepare(
     from golfray.config.errors import ConfigError
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
-    from golfray.sweep.agenda import work_left
     from golfray.sweep.disk_room import check_disk
     from golfray.sweep.events import LOG_NAME, read_events
     from golfray.sweep.executor import Holding
@@ -113,6 +112,7 @@ def prepare(
     from golfray.sweep.records import StudyRecord
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
+    from golfray.sweep.work_left import work_left
     from golfray.tracking.store import Store
 
     log = folder / LOG_NAME

@@ -71,7 +71,6 @@ def _drive(
     from golfray.cli.prepare import study_price
     from golfray.config.resolve import Layer
     from golfray.ship.packer import bytes_code
-    from golfray.sweep.agenda import work_left
     from golfray.sweep.events import LOG_NAME, read_events
     from golfray.sweep.paid_work import paid_work
     from golfray.sweep.records import StudyRecord
@@ -82,6 +81,7 @@ def _drive(
     from golfray.sweep.space_diff import allowed_changes, changes_since
     from golfray.sweep.space_record import space_of
     from golfray.sweep.study import Study
+    from golfray.sweep.work_left import work_left
     from golfray.tracking.mlflow_observer import MlflowObserver
     from golfray.tracking.store import Store
 

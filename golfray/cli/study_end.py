@@ -16,7 +16,7 @@ def show_end(record: StudyRecord, folder: Path, output: Output, interrupted: int
     """Say how a study ended; returns the exit code that follows from it."""
     from golfray.report.documents import study_document
     from golfray.report.summary import print_summary
-    from golfray.sweep.records import best_feasible
+    from golfray.sweep.choosing import best_feasible
 
     if interrupted is not None:
         code = interrupted

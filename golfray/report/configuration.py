@@ -72,6 +72,8 @@ def _space_lines(space: Space) -> Iterator[str]:
     for path, value in space.implied.items():
         yield f"{path} is {shown(value)} wherever the sampler searches: bits vary"
     yield f"budget: {' or '.join(space.budget.words())}; trial 0 runs on {count_text(space.replicates, 'seed')}"
+    if space.budget.extra_seeds is not None:
+        yield f"at most {count_text(space.budget.extra_seeds, 'extra seed')} for what is nearly tied with the best"
     yield f"sampler: {space.sampler}, seed {space.seed}"
     for index, point in enumerate(space.first_points):
         yield f"first point {index}: {', '.join(f'{path} {shown(value)}' for path, value in point.items())}"

@@ -14,8 +14,9 @@ from golfray.report.event_lines import EventLines
 from golfray.report.live_display import LiveDisplay
 from golfray.report.live_table import MOST_ROWS, LiveTable, Row, Status, best_row, ended_row, one_line, running_row
 from golfray.report.progress import position_of
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 
 # Lines of the terminal that are not the table's rows: its header, the status line, and the line the cursor ends on.
 _OTHER_LINES = 3

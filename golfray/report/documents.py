@@ -35,6 +35,7 @@ class DocumentObserver:
 def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
     """A study as a whole: what it is, how it ended, every trial in the order of the table, and the claim."""
     header, said, places = record.header, claim(record), ranks(record)
+    choice = said.choice
     return {
         "study": record.name,
         "folder": str(folder),
@@ -55,6 +56,22 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "counts": record.counts,
         "stopping": stopped_trials(record).to_dict(),
         "best": None if said.best is None else said.best.number,
+        "choice": {
+            "noise_sd": None if choice.noise is None else choice.noise.sd,
+            "noise_df": None if choice.noise is None else choice.noise.df,
+            "lowest": None if choice.lowest is None else choice.lowest.number,
+            "standings": [
+                {
+                    "trial": standing.trial.number,
+                    "seeds": standing.seeds,
+                    "mean": standing.mean,
+                    "posterior": standing.posterior,
+                    "sd": standing.sd,
+                    "diverged": standing.diverged,
+                }
+                for standing in choice.standings
+            ],
+        },
         "claim": {
             "reference_bpb": said.reference_bpb,
             "difference": said.difference,

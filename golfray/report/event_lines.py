@@ -19,8 +19,9 @@ from golfray.report.numbers import (
 from golfray.report.printable import line
 from golfray.report.progress import ended_trials, planned_trials
 from golfray.sweep.budget import StudyBudget
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 
 
 class EventLines:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.trial_record import CONFIRM, REPLICATE, TrialRecord
+from golfray.sweep.trial_record import CONFIRM, EXTRA_SEED, REPLICATE, TrialRecord
 
 # Before an attempt says itself where it is: nothing has taken it yet; a lane has.
 WAITING = "waiting"
@@ -46,13 +46,13 @@ def ended_trials(record: StudyRecord) -> int:
 
 
 def planned_trials(record: StudyRecord) -> int | None:
-    """How many trials the budget comes to, with replicates of trial 0 and confirmations; None where time limits it."""
+    """How many trials the budget comes to, with all runs on further seeds; None where time limits it."""
     trials = record.header["budget"].get("trials")
     if trials is None:
         return None
     roles = [trial.role for trial in record.trials]
     replicates = max(record.header["space"].get("replicates", 1) - 1, roles.count(REPLICATE))
-    return int(trials) + replicates + roles.count(CONFIRM)
+    return int(trials) + replicates + roles.count(EXTRA_SEED) + roles.count(CONFIRM)
 
 
 def position_of(trial: TrialRecord) -> Position | None:

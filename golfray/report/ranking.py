@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from golfray.sweep.choosing import choose
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import TrialRecord
@@ -10,14 +11,14 @@ from golfray.sweep.trial_record import TrialRecord
 def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
     """Trials in the order of the table.
 
-    First those that may be best, by score; then repetitions on other seeds and scores of another fidelity; then
-    over-cap ones by score, then the rest in the order in which they were asked.
+    First those that may be best, each configuration once, by posterior mean; then repetitions on other seeds and scores
+    of another fidelity; then over-cap ones by score, then the rest in the order in which they were asked.
     """
-    candidates = {trial.number for trial in record.candidates}
+    places = ranks(record)
 
     def order(trial: TrialRecord) -> tuple[int, float, int]:
-        if trial.number in candidates and trial.bpb is not None:
-            return 0, trial.bpb, trial.number
+        if trial.number in places:
+            return 0, places[trial.number], trial.number
         kind = trial.outcome.kind if trial.outcome is not None else None
         group = {Kind.SCORED: 1, Kind.INFEASIBLE: 2}.get(kind, 3) if kind is not None else 4
         return group, trial.bpb if trial.bpb is not None and group < 3 else 0.0, trial.number
@@ -26,9 +27,8 @@ def ranked_trials(record: StudyRecord) -> list[TrialRecord]:
 
 
 def ranks(record: StudyRecord) -> dict[int, int]:
-    """Rank, counted from 1, by the number of each trial that may be best; the others have none."""
-    candidates = sorted(record.candidates, key=lambda trial: (trial.bpb, trial.number))
-    return {trial.number: rank for rank, trial in enumerate(candidates, 1)}
+    """Rank, counted from 1, by the number of each trial that stands for a configuration; the others have none."""
+    return {standing.trial.number: rank for rank, standing in enumerate(choose(record).standings, 1)}
 
 
 def outcome_words(record: StudyRecord, trial: TrialRecord) -> str:

@@ -14,9 +14,10 @@ from golfray.report.documents import running_entry, study_document
 from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
-from golfray.report.summary import resume_command
+from golfray.report.summary import chosen_words, resume_command
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.forecast import Forecast
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import claim
 from golfray.sweep.stopping import LATE_CHECK
@@ -108,6 +109,7 @@ class StudyStatus:
             f"trials: {self._trials_words()}",
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
             f"best feasible: {self._best_words()}",
+            *(f"  {words}" for words in chosen_words(choose(record))),
             f"seed noise: {claim(record).noise}",
             *([stopped_trials(record).words()] if record.stopping == LATE_CHECK else []),
             f"time: {self._time_words()}",

@@ -29,8 +29,9 @@ from golfray.report.numbers import (
 )
 from golfray.report.printable import line
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
+from golfray.sweep.choosing import Choice, best_feasible
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.regret import stopped_trials
 from golfray.sweep.statistics import Claim, claim
 from golfray.sweep.stopping import LATE_CHECK
@@ -48,7 +49,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
     """
     apart = [Text()] if console.is_terminal or verbose else []
     _print(console, *apart, trials_table(record, console.width))
-    _print(console, line("* best feasible; ranked: scored, under the cap, no replicate"), *apart)
+    _print(console, line("* best feasible by posterior mean; ranked: scored, under the cap, no repetition"), *apart)
     if (console.is_terminal or verbose) and knob_paths(record):
         _print(console, knobs_table(record, console.width), *apart)
     said = claim(record)
@@ -149,7 +150,23 @@ def _best_lines(record: StudyRecord, said: Claim) -> list[Text]:
     margin = record.cap_bytes - best.bytes_total
     score = f"best feasible: t{best.number:03d} ({best.role}), {bpb_text(best.bpb)} bits per byte"
     size = f"{bytes_text(best.bytes_total)} bytes, {bytes_text(margin)} under the cap of {record.cap_bytes:,}"
-    return [line(f"{score}, {size}", "bold green")]
+    return [line(f"{score}, {size}", "bold green"), *(line(f"  {words}") for words in chosen_words(said.choice))]
+
+
+def chosen_words(choice: Choice) -> list[str]:
+    """How the best trial was chosen, and the lowest score, where its own score alone does not say it."""
+    best, lowest = choice.best, choice.lowest
+    if best is None or lowest is None or best.sd is None or (lowest is best.trial and best.seeds == 1):
+        return []
+    words = f"lowest posterior mean: {bpb_text(best.posterior)} +-{best.sd:.4f}"
+    if best.seeds > 1:
+        words += f", from a mean of {bpb_text(best.mean)} over {best.seeds} seeds"
+    if lowest is best.trial:
+        return [words]
+    other = next(standing for standing in choice.standings if standing.trial is lowest)
+    seeds = "" if other.seeds == 1 else f" over {other.seeds} seeds"
+    score = f"lowest score: t{lowest.number:03d}, {bpb_text(lowest.bpb)}"
+    return [words, f"{score}; its posterior mean{seeds} is {bpb_text(other.posterior)}"]
 
 
 def _claim_lines(said: Claim) -> list[Text]:
@@ -164,8 +181,10 @@ def _claim_lines(said: Claim) -> list[Text]:
         times = said.in_noise_units
         size = "" if times is None else f"; the difference is {abs(times):.1f} times that"
         side = "better" if said.difference < 0 else "worse"
+        seeds = 1 if said.choice.best is None else said.choice.best.seeds
+        mean = "" if seeds == 1 else f"its mean over {seeds} seeds is "
         runs = "trial 0" if said.noise.runs == 1 else f"the mean of trial 0 on {said.noise.runs} seeds"
-        lines.append(line(f"against trial 0: {abs(said.difference):.4f} BPB {side} than {runs}"))
+        lines.append(line(f"against trial 0: {mean}{abs(said.difference):.4f} BPB {side} than {runs}"))
         if said.steps_differ:
             steps = f"  steps: {said.best_steps:,.0f} in t{said.best.number:03d}, {said.reference_steps:,.0f} in {runs}"
             lines.append(line(f"{steps}; a run that stops by the clock trains fewer on a busy machine", "yellow"))

@@ -1,29 +1,28 @@
-"""What a study runs next, and how much it has left to run.
+"""What a study runs next.
 
 What was asked is finished first: a trial to be run again goes before any new point. Then come the planned points, then
-the sampler's. The budget's trials and minutes limit what is asked, never what is finished; its GPU-hours and USD limit
-every attempt (:mod:`golfray.sweep.budget`).
+the sampler's, then extra seeds for what is nearly tied (:mod:`golfray.sweep.extra_seeds`). The budget's trials and
+minutes limit what is asked, never what is finished; its GPU-hours and USD limit every attempt
+(:mod:`golfray.sweep.budget`).
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.config.resolve import Resolved
 from golfray.config.sizes import count_text
 from golfray.sweep.budget import Allowance
-from golfray.sweep.confirmation import unfinished_confirmations
+from golfray.sweep.confirmation import repeat
+from golfray.sweep.extra_seeds import extra_seeds_left, fresh_seeds, next_round
 from golfray.sweep.fit import Fit, is_too_large
 from golfray.sweep.journal import Journal
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.points import Point, planned_points
-from golfray.sweep.records import StudyRecord
 from golfray.sweep.rungs import SHARES, Promotion, promotion, shortened
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.size_foresight import SizeForesight
@@ -31,14 +30,13 @@ from golfray.sweep.space import Space
 from golfray.sweep.stopping import RUNGS
 from golfray.sweep.trial_record import (
     CONFIRM,
-    FIRST_POINT,
-    REPLICATE,
+    EXTRA_SEED,
     RUNG,
     SAMPLER,
     TrialRecord,
-    setting_at,
-    setting_paths,
+    configuration_of,
 )
+from golfray.sweep.work_left import asked_trials, confirming_left, work_left
 
 # Refused configurations cost no time, so a space that gives nothing else would fill the log until the minutes are over.
 _REFUSED_IN_A_ROW = 20
@@ -46,76 +44,11 @@ _REFUSED_IN_A_ROW = 20
 # Points that cannot fit teach the sampler where it is small enough, which takes longer than to hear of one mistake.
 _TOO_LARGE_IN_A_ROW = 100
 
-# Not part of the point that a configuration is: where the data lie, how large the packed script is then, and what
-# no configuration has.
-_BESIDE_THE_POINT = ("data", "bytes_code", "clock_trace")
+_SEED = "runtime.seed"
 
-
-@dataclasses.dataclass(frozen=True)
-class WorkLeft:
-    """What a study has still to do.
-
-    ``unfinished``: numbers of trials that were asked and need an attempt. ``planned``: points that were not asked yet.
-    ``suggestions``: how many more the sampler may be asked for, None where only time limits them. ``seconds``: what
-    is left of the budget's minutes, infinite where it has none; no new trial is asked once they are over. ``complete``:
-    whether the study ended because its budget, as it was then, was spent. ``paid``: whether its GPU-hours and USD hold
-    one more attempt.
-    """
-
-    unfinished: tuple[int, ...]
-    planned: tuple[Point, ...]
-    suggestions: int | None
-    seconds: float
-    complete: bool
-    paid: bool = True
-
-    @property
-    def nothing(self) -> bool:
-        """Whether there is no trial to run any more, and the log says that the study ended with that."""
-        asks = self.seconds > 0 and (self.suggestions != 0 or bool(self.planned))
-        return self.complete and not (self.paid and (self.unfinished or asks))
-
-    @property
-    def most_lanes(self) -> int | None:
-        """How many lanes can be of use: one for every trial that will run, and one at least; None: as many as fit."""
-        if self.suggestions is None:
-            return None
-        return max(1, len(self.unfinished) + len(self.planned) + self.suggestions)
-
-
-def work_left(space: Space, record: StudyRecord) -> WorkLeft:
-    """What the budget of ``space`` leaves after what ``record`` says was asked; all of it for an empty record."""
-    spare = None if space.budget.trials is None else max(space.budget.trials - asked_trials(record), 0)
-    planned, searched = [], 0
-    for point in _not_asked(space, record):
-        if point.role == REPLICATE:
-            planned.append(point)
-        elif spare is None or searched < spare:
-            planned.append(point)
-            searched += 1
-    again = record.blamed_on_machine
-    return WorkLeft(
-        unfinished=tuple(trial.number for trial in record.trials if trial.unfinished or trial.number in again),
-        planned=tuple(planned),
-        suggestions=None if spare is None else spare - searched,
-        seconds=math.inf if space.budget.minutes is None else 60 * space.budget.minutes - record.driven_seconds,
-        complete=record.complete,
-    )
-
-
-def confirming_left(record: StudyRecord, coming: int = 0) -> WorkLeft:
-    """The same while only confirmations are run: the unfinished ones, and ``coming`` more that will be asked."""
-    count = len(record.trials)
-    unfinished = (*unfinished_confirmations(record), *range(count, count + coming))
-    return WorkLeft(unfinished, planned=(), suggestions=0, seconds=math.inf, complete=record.complete)
-
-
-def asked_trials(record: StudyRecord) -> int:
-    """Trials that count against the budget: all that search something and take time.
-
-    Repetitions on other seeds measure noise; what was refused for its size took no second.
-    """
-    return sum(not trial.repeats and not trial.too_large for trial in record.trials)
+_NOT_TOLD = (
+    "an extra seed measures a trial again: the sampler hears of a point once more only where it suggests it again"
+)
 
 
 def job_name(study: str, trial: int, attempt: int) -> str:
@@ -185,6 +118,13 @@ class Agenda:
         self._deadline = clock() + left.seconds
         self._refused_in_a_row = 0
         self._confirming = confirming
+        # Of the length: what a new point of the sampler's runs for.
+        self._first_share = SHARES[0] if space.stopping == RUNGS else 1.0
+        # The first trial of each configuration that was asked, among so many trials.
+        self._ran: dict[str, int] = {}
+        self._seen = 0
+        if not confirming and any(trial.role == EXTRA_SEED and trial.unfinished for trial in journal.record.trials):
+            self._ask_round(next_round(journal.record, space.budget.extra_seeds or 0))
         self._too_large_in_a_row = 0
 
     def next(self) -> TrialRecord | None:
@@ -197,7 +137,7 @@ class Agenda:
             return waiting
         while self._may_ask and self._clock() < self._deadline:
             if not self._planned and self._suggestions <= 0:
-                return None
+                return self._ask_extra_seeds()
             trial = self._ask_planned() if self._planned else self._suggest()
             if trial is not None:
                 return trial
@@ -265,6 +205,24 @@ class Agenda:
         )
         return None if too_large else trial
 
+    def _ask_extra_seeds(self) -> TrialRecord | None:
+        """The first trial of the round of extra seeds that is due; None where none is."""
+        record, most = self._journal.record, self._space.budget.extra_seeds or 0
+        if self._confirming or not extra_seeds_left(record, most):
+            return None
+        due = next_round(record, most)
+        if not due or not self._is_paid(record.trials[due[0]].settings or {}):
+            return None
+        self._ask_round(due)
+        return record.trials[self._again.popleft()]
+
+    def _ask_round(self, due: Sequence[int]) -> None:
+        """All of it is in the log before any of it runs, so that an interrupted round can be told from a whole one."""
+        record = self._journal.record
+        for number in due:
+            trial = repeat(self._journal, record.trials[number], next(fresh_seeds(record)), EXTRA_SEED, _NOT_TOLD)
+            self._again.append(trial.number)
+
     def _suggest(self) -> TrialRecord | None:
         """A point of the sampler's; None where the configuration does not allow it, it cannot fit, or is not paid."""
         self._suggestions -= 1
@@ -272,8 +230,8 @@ class Agenda:
             return self._promote(earned)
         params = self._sampler.suggest(len(self._journal.record.trials))
         try:
-            resolved = self._space.at(params)
-            bottom = shortened(resolved, SHARES[0]) if self._space.stopping == RUNGS else resolved
+            whole = self._space.at(params)
+            resolved, repeated = self._once_more(shortened(whole, self._first_share))
         except ConfigError as error:
             self._ask(role=SAMPLER, params=params, resolved=None, refused=str(error))
             self._refused_in_a_row += 1
@@ -281,14 +239,20 @@ class Agenda:
                 self.hopeless = f"{_REFUSED_IN_A_ROW} configurations in a row were refused, the last one: {error}"
             return None
         self._refused_in_a_row = 0
-        fit = self._fit(resolved)
+        fit = self._fit(whole)
         too_large = is_too_large(SAMPLER, fit, self._space.fit_probability)
-        if not too_large and not self._pays_for(bottom):
+        if not too_large and not self._pays_for(resolved):
             return None
         # What cannot fit is refused for the size of its whole run: no short one comes into it.
-        share = SHARES[0] if self._space.stopping == RUNGS else 1.0
-        role = SAMPLER if share == 1.0 else RUNG
-        trial = self._ask(role=role, params=params, resolved=bottom, fit=fit, too_large=too_large, share=share)
+        trial = self._ask(
+            role=SAMPLER if self._first_share == 1.0 else RUNG,
+            params=params,
+            resolved=resolved,
+            fit=fit,
+            too_large=too_large,
+            replicate_of=repeated,
+            share=self._first_share,
+        )
         if not too_large:
             self._too_large_in_a_row = 0
             return trial
@@ -305,13 +269,31 @@ class Agenda:
         """The longer run that a short one has earned, which fitted and was possible then; None where it is not paid."""
         params = earned.trial.params
         whole = self._space.at(params)
-        resolved = shortened(whole, earned.share)
+        resolved, repeated = self._once_more(shortened(whole, earned.share))
         if not self._pays_for(resolved):
             return None
         self._sampler.place(len(self._journal.record.trials), params)
-        role, number = (SAMPLER if earned.share == 1.0 else RUNG), earned.trial.number
-        fit = self._fit(whole)
-        return self._ask(role=role, params=params, resolved=resolved, fit=fit, share=earned.share, promotes=number)
+        return self._ask(
+            role=SAMPLER if earned.share == 1.0 else RUNG,
+            params=params,
+            resolved=resolved,
+            fit=self._fit(whole),
+            replicate_of=repeated,
+            share=earned.share,
+            promotes=earned.trial.number,
+        )
+
+    def _once_more(self, resolved: Resolved) -> tuple[Resolved, int | None]:
+        """What was asked before runs on another seed, as a repetition of that trial; the same one would say nothing."""
+        record = self._journal.record
+        for trial in record.trials[self._seen :]:
+            if trial.configuration is not None and not trial.is_refused:
+                self._ran.setdefault(trial.configuration, trial.number)
+        self._seen = len(record.trials)
+        before = self._ran.get(configuration_of(self._settings(resolved)))
+        if before is None:
+            return resolved, None
+        return resolved.with_values({_SEED: next(fresh_seeds(record))}, "another seed"), before
 
     def _fit(self, resolved: Resolved) -> Fit | None:
         return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)
@@ -363,38 +345,3 @@ class Agenda:
             end_refused(self._journal, self._space.name, trial)
             self.tell(trial)
         return trial
-
-
-def _not_asked(space: Space, record: StudyRecord) -> list[Point]:
-    """The planned points that no trial of the record is, each trial standing for one."""
-    asked = collections.Counter(
-        _identity(trial.role, trial.seed, trial.settings) for trial in record.trials if trial.role != SAMPLER
-    )
-    points = planned_points(space)
-    if not asked:
-        return points
-    left = []
-    for point in points:
-        config = point.resolved.config
-        settings = dataclasses.asdict(config.to_run_settings(0)) if point.role == FIRST_POINT else None
-        own = _identity(point.role, config.runtime.seed, settings)
-        if asked[own] == 0:
-            left.append(point)
-        else:
-            asked[own] -= 1
-    return left
-
-
-def _identity(role: str, seed: int, settings: Mapping[str, Any] | None) -> Hashable:
-    """What a planned point and its trial have in common, and no other of them has."""
-    if role == REPLICATE:
-        return role, seed
-    if role == FIRST_POINT and settings is not None:
-        paths = setting_paths(settings)
-        return role, frozenset((path, setting_at(settings, path)) for path in paths if _is_of_point(path))
-    # There is one preset in a study, and one preset at 8 bits.
-    return role
-
-
-def _is_of_point(path: str) -> bool:
-    return path.partition(".")[0] not in _BESIDE_THE_POINT

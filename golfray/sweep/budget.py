@@ -42,7 +42,7 @@ class StudyBudget:
 
     ``trials`` that search; ``minutes`` since the study's start; ``gpu_hours`` and ``usd`` booked at most.
     ``confirmations``: so many runs are kept back from the search, out of the last two. ``instance``: the type of the
-    nodes, by which they are priced.
+    nodes, by which they are priced. ``extra_seeds``: at most so many runs on further seeds, once the trials are spent.
     """
 
     trials: int | None = None
@@ -50,6 +50,7 @@ class StudyBudget:
     gpu_hours: float | None = None
     usd: float | None = None
     confirmations: int | None = None
+    extra_seeds: int | None = None
     instance: str | None = None
 
     @property

@@ -7,18 +7,15 @@ the sampler does not hear of them, none of them can be best, and the budget does
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
 from golfray.config.errors import ConfigError
 from golfray.config.sections import LARGEST_SEED
 from golfray.core.settings import settings_from_dict
+from golfray.sweep.extra_seeds import fresh_seeds
 from golfray.sweep.journal import Journal
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import CONFIRM, TrialRecord
-
-# The seeds behind trial 0's are its replicates', at most so many (see golfray.sweep.space_file).
-_REPLICATES_AT_MOST = 1000
 
 _NOT_TOLD = "a confirmation measures a trial again: the sampler hears of a point on one seed only"
 
@@ -43,9 +40,7 @@ def plan_confirmations(
     """
     for trial in trials:
         _refuse_unconfirmable(trial)
-    used = {trial.seed for trial in record.trials}
-    own = record.trials[0].seed if record.trials else 0
-    fresh = (seed for seed in itertools.count(own + _REPLICATES_AT_MOST) if seed not in used)
+    fresh = fresh_seeds(record)
     plan = []
     for _ in range(seeds):
         shared = next(fresh)
@@ -60,28 +55,33 @@ def plan_confirmations(
 def ask_confirmations(journal: Journal, plan: Sequence[Confirmation]) -> None:
     """Log every confirmation as asked; whoever drives the study then finds them unfinished."""
     for confirmation in plan:
-        record = journal.record
-        root = record.trials[confirmation.of]
-        assert root.settings is not None, "a trial with a score has settings"
-        # What an older golfray did not know of gets the value that the run would give it.
-        settings = dataclasses.asdict(settings_from_dict(root.settings))
-        settings["runtime"]["seed"] = confirmation.seed
-        journal.write(
-            "trial_asked",
-            trial=len(record.trials),
-            role=CONFIRM,
-            params=root.params,
-            told=False,
-            told_reason=_NOT_TOLD,
-            settings=settings,
-            refused=None,
-            foreseen=root.foreseen,
-            too_large=False,
-            seed=confirmation.seed,
-            replicate_of=root.number,
-            share=1.0,
-            promotes=None,
-        )
+        repeat(journal, journal.record.trials[confirmation.of], confirmation.seed, CONFIRM, _NOT_TOLD)
+
+
+def repeat(journal: Journal, root: TrialRecord, seed: int, role: str, why_not_told: str) -> TrialRecord:
+    """Log that a trial with a score is asked for once more, on another seed and under the same size."""
+    assert root.settings is not None, "a trial with a score has settings"
+    # What an older golfray did not know of gets the value that the run would give it.
+    settings = dataclasses.asdict(settings_from_dict(root.settings))
+    settings["runtime"]["seed"] = seed
+    number = len(journal.record.trials)
+    journal.write(
+        "trial_asked",
+        trial=number,
+        role=role,
+        params=root.params,
+        told=False,
+        told_reason=why_not_told,
+        settings=settings,
+        refused=None,
+        foreseen=root.foreseen,
+        too_large=False,
+        seed=seed,
+        replicate_of=root.number,
+        share=root.share,
+        promotes=None,
+    )
+    return journal.record.trials[number]
 
 
 def unfinished_confirmations(record: StudyRecord) -> list[int]:

@@ -20,7 +20,7 @@ from golfray.sweep.knobs import Choice
 from golfray.sweep.space import Space
 
 if TYPE_CHECKING:
-    from golfray.sweep.agenda import WorkLeft
+    from golfray.sweep.work_left import WorkLeft
 
 MIB = 1024 * 1024
 
@@ -136,8 +136,8 @@ def _most_trials(space: Space, left: WorkLeft, lanes: int) -> int | None:
     Time does where a trial cannot end before its own seconds of training are over: as if it were nothing but that.
     """
     limits = []
-    if left.suggestions is not None:
-        limits.append(len(left.unfinished) + len(left.planned) + left.suggestions)
+    if left.asks is not None:
+        limits.append(len(left.unfinished) + left.asks)
     if left.seconds < math.inf and space.base.config.stop.steps is None:
         limits.append(_by_time(space, left, lanes))
     return min(limits, default=None)

@@ -23,7 +23,7 @@ from golfray.sweep.knobs import Knob, values_at
 from golfray.sweep.outcome_rates import OutcomeRates, outcome_rates
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.statistics import reference_runs
-from golfray.sweep.trial_record import REPLICATE, TrialRecord
+from golfray.sweep.trial_record import TrialRecord
 
 # Below this there is nothing that a sum of effects could be told from.
 LEAST_RUNS = 8
@@ -83,7 +83,7 @@ class Knowledge:
 
     ``outside`` counts scored runs that are no points of the space. ``slope`` is b, in bits per byte per factor e of
     tokens. ``residual_sd`` is what the effects leave unexplained, in bits per byte. ``points`` and ``scores`` are the
-    trials that were scored, replicates left out.
+    trials that were scored, repetitions left out.
     """
 
     knobs: tuple[KnobKnown, ...]
@@ -132,7 +132,7 @@ def known_of(record: StudyRecord, knobs: Sequence[Knob]) -> Knowledge:
             slope = at_equal = None
     fits = [plain, at_equal]
     known = [_knob(record, own, columns, inside, runs, parts, scores, fits) for own in bins]
-    points = [trial for trial in runs if trial.role != REPLICATE]
+    points = [trial for trial in runs if not trial.repeats]
     return Knowledge(
         knobs=tuple(known),
         runs=len(runs),

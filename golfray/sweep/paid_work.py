@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from golfray.sweep.agenda import WorkLeft
 from golfray.sweep.budget import BudgetTooSmall, Price, allowance, booked, check_first, hard_limit_s
 from golfray.sweep.executor import Holding
 from golfray.sweep.forecast import start_seconds
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
+from golfray.sweep.work_left import WorkLeft
 
 
 def paid_work(

@@ -12,7 +12,6 @@ from typing import Any
 
 from golfray.config.errors import ConfigError
 from golfray.core.settings import RunSettings
-from golfray.sweep.agenda import work_left
 from golfray.sweep.budget import (
     CLOSE_S,
     Booked,
@@ -35,7 +34,8 @@ from golfray.sweep.sim.luck import step_factors
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.size_calibration import SizeCalibration, size_runs
 from golfray.sweep.space import Space
-from golfray.sweep.trial_record import SAMPLER
+from golfray.sweep.trial_record import EXTRA_SEED, SAMPLER
+from golfray.sweep.work_left import work_left
 
 # Points whose size is foreseen. TPE has a model only after as many trials as this, so all of them can be known.
 POINTS_SHOWN = STARTUP_TRIALS
@@ -210,7 +210,7 @@ def _forecast(
     left = work_left(space, StudyRecord())
     known = [] if earlier is None else trial_seconds(earlier)
     ahead = Ahead(
-        trials=math.inf if left.suggestions is None else len(left.planned) + left.suggestions,
+        trials=math.inf if left.asks is None else left.asks,
         running=(),
         slots=lanes,
         ready_s=costs.open_s + costs.lanes_s + costs.first_extra_s,
@@ -235,7 +235,7 @@ def _trials(space: Space, costs: Costs, lanes: int, start_s: float) -> tuple[tup
     budget's minutes, which run from the study's first record, are not over then, nor the ``start_s`` of its money.
     """
     left = work_left(space, StudyRecord())
-    asked = math.inf if left.suggestions is None else len(left.planned) + left.suggestions
+    asked = math.inf if left.asks is None else left.asks
     rounds = math.inf if asked == math.inf else math.ceil(asked / lanes)
     in_time = math.inf
     last_s = min(left.seconds, start_s)
@@ -245,7 +245,9 @@ def _trials(space: Space, costs: Costs, lanes: int, start_s: float) -> tuple[tup
     rounds = int(min(rounds, in_time))
     count = int(min(rounds * lanes, asked))
     planned = [point.role for point in left.planned][:count]
-    return (*planned, *[SAMPLER] * (count - len(planned))), rounds, limited
+    searched = count if left.suggestions is None else min(count, len(left.planned) + left.suggestions)
+    suggested, extra = [SAMPLER] * (searched - len(planned)), [EXTRA_SEED] * (count - searched)
+    return (*planned, *suggested, *extra), rounds, limited
 
 
 def _foreseen(

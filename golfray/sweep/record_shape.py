@@ -107,6 +107,7 @@ class _Budget(_Shape):
     gpu_hours: _Cap | None = None
     usd: _Cap | None = None
     confirmations: _Count | None = None
+    extra_seeds: _Count | None = None
     instance: str | None = None
 
 

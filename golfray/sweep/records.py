@@ -1,6 +1,6 @@
 """What a study's event log says, as one object: rebuilt from events alone (fields: :mod:`golfray.sweep.record_shape`).
 
-``best_feasible`` is the single chooser: the terminal, the report, MLflow tags and a submission all ask it.
+Which of its trials is best: :mod:`golfray.sweep.choosing`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import AttemptRecord, LateCheck, TrialRecord, setting_paths
+from golfray.sweep.trial_record import AttemptRecord, LateCheck, TrialRecord, configuration_of, setting_paths
 
 
 @dataclasses.dataclass
@@ -180,7 +180,7 @@ class StudyRecord:
 
     @property
     def candidates(self) -> list[TrialRecord]:
-        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of one.
+        """Trials that may be best: scored, of the study's fidelity, within the cap, and no repetition of another.
 
         The bytes are compared again here: a wrong label elsewhere must not make an over-cap trial a winner.
         """
@@ -258,6 +258,7 @@ class StudyRecord:
                 too_large=event.get("too_large", False),
                 share=event.get("share", 1.0),
                 promotes=event.get("promotes"),
+                configuration=configuration_of(event["settings"]) if event["settings"] else None,
             )
         )
 
@@ -339,12 +340,3 @@ class StudyRecord:
 def _damaged(event: dict[str, Any], wrong: str) -> EventLogError:
     """Lines count from 1, records from 0."""
     return EventLogError(f"{LOG_NAME}:{event['seq'] + 1}: damaged record ({wrong}); restore the file from a copy")
-
-
-def best_feasible(record: StudyRecord) -> TrialRecord | None:
-    """The trial with the lowest round-trip bits per byte among ``record.candidates``; the earlier one on a tie.
-
-    A trial stands for itself on its own seed: its repetitions never make it, or themselves, best by luck. None where
-    nothing fits.
-    """
-    return min(record.candidates, key=lambda trial: (trial.bpb, trial.number), default=None)

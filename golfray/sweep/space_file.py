@@ -91,6 +91,8 @@ class Budget(_Entry):
     """Most USD that may be booked: node-hours held, at the price of the instance or --usd-per-hour (docs/budget.md)."""
     confirmations: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Number of `golfray confirm` runs for which gpu_hours and usd are kept back from the search; null: none."""
+    extra_seeds: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Most runs on further seeds, once the trials are spent, for what noise does not set apart from the best."""
     instance: str | None = None
     """Instance type of each node, which has its price in clusters/prices.yaml; null: --usd-per-hour may say it."""
 
@@ -183,7 +185,7 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
         raise _located(document, error) from error
     if not re.fullmatch(NAME_PATTERN, file.name):
         raise document.error("name", f"must be letters, digits, '.', '_' or '-', got {shown(file.name)}")
-    _check_budget(file.budget, document)
+    _check_budget(file, document)
     if not file.knobs:
         raise document.error("knobs", "is empty; name at least one setting to search")
     for scale, overrides in file.scales.items():
@@ -203,11 +205,19 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
     return file, document
 
 
-def _check_budget(budget: Budget, document: Document) -> None:
+def _check_budget(file: SpaceFile, document: Document) -> None:
+    budget = file.budget
     if all(limit is None for limit in (budget.trials, budget.minutes, budget.gpu_hours, budget.usd)):
         raise document.error("budget", "limits nothing; give one or more of trials, minutes, gpu_hours, usd")
     if budget.confirmations is not None and budget.gpu_hours is None and budget.usd is None:
         raise document.error("budget.confirmations", "keeps back gpu_hours and usd; give one of them, or remove it")
+    if budget.extra_seeds is not None and budget.trials is None:
+        raise document.error("budget.extra_seeds", "come once the trials are spent; give budget.trials, or remove it")
+    if budget.extra_seeds is not None and file.replicates == 1:
+        raise document.error(
+            "budget.extra_seeds",
+            "are for what the noise does not set apart; give replicates of 2 or more, or remove it",
+        )
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:

@@ -10,7 +10,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.choosing import Choice, choose
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import TrialRecord
 
 # Share of trial 0's steps: a difference above it is said beside the claim.
@@ -43,15 +44,16 @@ class SeedNoise:
 class Claim:
     """The best feasible trial beside trial 0, and what chance alone would explain.
 
-    ``difference`` is best minus the mean of trial 0 over its ``noise.runs`` seeds (negative: better), None where trial
-    0 has no score. ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of
-    trials of which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies.
-    Both need the noise and are None without it. ``best_steps`` are the optimizer steps of the best trial,
-    ``reference_steps`` their mean over trial 0's runs, None where a run does not say how many it made: a run that stops
-    by the clock makes fewer on a busy machine, which is no merit of the settings.
+    ``choice`` is all that it was chosen from. ``difference`` is its mean over the seeds of the search minus the mean of
+    trial 0 over its ``noise.runs`` seeds (negative: better), None where trial 0 has no score.
+    ``in_noise_units`` is that difference divided by the seed noise. ``candidates`` is the number K of configurations of
+    which the best was taken, ``expected_luck`` how far below their mean the best of K equal trials lies. Both need the
+    noise and are None without it. ``best_steps`` are the optimizer steps of the best trial, ``reference_steps`` their
+    mean over trial 0's runs, None where a run does not say how many it made: a run that stops by the clock makes fewer
+    on a busy machine, which is no merit of the settings.
     """
 
-    best: TrialRecord | None
+    choice: Choice
     reference_bpb: float | None
     difference: float | None
     noise: SeedNoise
@@ -60,6 +62,11 @@ class Claim:
     expected_luck: float | None
     best_steps: float | None
     reference_steps: float | None
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The trial that stands for the best configuration; None where nothing fits."""
+        return None if self.choice.best is None else self.choice.best.trial
 
     @property
     def steps_differ(self) -> bool:
@@ -102,7 +109,7 @@ def expected_luck(noise: SeedNoise, k: int) -> float | None:
 
 
 def reference_runs(record: StudyRecord) -> list[TrialRecord]:
-    """Trial 0 and its replicates, scored at the study's fidelity, over-cap runs included, in order of trial number.
+    """Trial 0 and all that repeats it, scored at the study's fidelity, over-cap runs included, by trial number.
 
     A run that does not fit is no candidate, but its spread over seeds is as good a measure of noise.
     """
@@ -117,22 +124,23 @@ def _mean_steps(runs: Sequence[TrialRecord]) -> float | None:
 
 
 def claim(record: StudyRecord) -> Claim:
-    """What the study may say about its best trial. Uses :func:`golfray.sweep.records.best_feasible`."""
+    """What the study may say about its best trial. Uses :func:`golfray.sweep.choosing.choose`."""
     runs = reference_runs(record)
     scores = [run.bpb for run in runs if run.bpb is not None]
     noise = seed_noise(scores)
     reference = statistics.fmean(scores) if scores else None
-    best = best_feasible(record)
-    difference = None if best is None or best.bpb is None or reference is None else best.bpb - reference
-    candidates = len(record.candidates)
+    choice = choose(record)
+    best = choice.best
+    difference = None if best is None or reference is None else best.mean - reference
+    candidates = len(choice.standings)
     return Claim(
-        best=best,
+        choice=choice,
         reference_bpb=reference,
         difference=difference,
         noise=noise,
         in_noise_units=difference / noise.sd if difference is not None and noise.known and noise.sd else None,
         candidates=candidates,
         expected_luck=expected_luck(noise, candidates),
-        best_steps=None if best is None else _mean_steps([best]),
+        best_steps=None if best is None else _mean_steps([best.trial]),
         reference_steps=_mean_steps(runs),
     )

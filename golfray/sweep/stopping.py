@@ -21,8 +21,9 @@ import numpy
 
 from golfray.core.schedule import run_progress
 from golfray.core.settings import StopSettings
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.significance import student_above
 from golfray.sweep.trial_record import CONFIRM, SAMPLER, AttemptRecord, TrialRecord
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.resolved_diff import flat_configuration
 
 # Roles of trials, in the order in which a study asks them; confirmations come once it is asked for them.
+# Replicates are trial 0 on further seeds, extra seeds what the noise does not set apart from the best.
 PRESET = "preset"
 PRESET_8BIT = "preset_8bit"
 FIRST_POINT = "first_point"
 REPLICATE = "replicate"
 SAMPLER = "sampler"
+EXTRA_SEED = "extra_seed"
 CONFIRM = "confirm"
 # A short run (:mod:`golfray.sweep.rungs`).
 RUNG = "rung"
@@ -100,9 +104,10 @@ class TrialRecord:
     ``refused`` says why the trial was refused: its configuration is impossible, and then ``settings`` is None; or it
     cannot fit, and then it is ``too_large``. ``foreseen`` is what was expected of its size, None where nothing was.
     ``kept_from_sampler`` is why the sampler does not hear of it, None where it does; ``left_space`` is the same of a
-    space that was changed since. ``share``: of the study's length, below 1 for the short runs of rungs alone;
-    ``promotes``: the shorter run of the same point that earned this one. ``abandoned``: the study has ended, so nobody
-    runs the trial again as things are.
+    space that was changed since. ``configuration`` is what trials of the same settings share whatever their seeds
+    (:func:`configuration_of`), None without settings. ``share``: of the study's length, below 1 for the short runs of
+    rungs alone; ``promotes``: the shorter run of the same point that earned this one. ``abandoned``: the study has
+    ended, so nobody runs the trial again as things are.
     """
 
     number: int
@@ -118,6 +123,7 @@ class TrialRecord:
     too_large: bool = False
     share: float = 1.0
     promotes: int | None = None
+    configuration: str | None = None
     abandoned: bool = False
     attempts: list[AttemptRecord] = dataclasses.field(default_factory=list)
 
@@ -138,8 +144,13 @@ class TrialRecord:
 
     @property
     def repeats(self) -> bool:
-        """Whether it is another trial on another seed: it measures noise and is no result of the search."""
-        return self.role in (REPLICATE, CONFIRM)
+        """Whether it is another trial on another seed, and so no configuration of its own."""
+        return self.replicate_of is not None
+
+    @property
+    def searches(self) -> bool:
+        """Whether it is one of the trials that the budget counts: a point of the search, be it one that was there."""
+        return self.role not in (REPLICATE, EXTRA_SEED, CONFIRM)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -188,6 +199,11 @@ class TrialRecord:
     def bytes_total(self) -> float | None:
         """Bytes of code and artifact together; None where nothing was exported."""
         return None if self.outcome is None else self.outcome.metrics.get("bytes/total")
+
+
+def configuration_of(settings: Mapping[str, Any]) -> str:
+    """The configuration that a trial's settings are, as a text: the same for every seed of it."""
+    return json.dumps(flat_configuration(settings), sort_keys=True)
 
 
 def setting_at(settings: Any, path: str, default: Any = None) -> Any:

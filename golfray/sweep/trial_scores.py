@@ -1,8 +1,8 @@
 """The scores of a trial over its seeds, from the log of its study.
 
-A trial's repetitions are the trials that name it as ``replicate_of``: replicates of trial 0, and confirmations on
-fresh seeds. Where a trial was chosen for its score, that score is no evidence of it: it counts only where there is no
-other, and then nothing can be claimed of it.
+A trial's repetitions are the trials that name it as ``replicate_of``: replicates of trial 0, confirmations on fresh
+seeds, and what the search itself ran again. The scores that a trial was chosen by are no evidence of it: they count
+only where there are no others, and then nothing can be claimed of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from golfray.sweep.records import StudyRecord
 from golfray.sweep.resolved_diff import flat_configuration
 from golfray.sweep.scores import Run, ScoredText, Scores, implied_bytes, mean_bytes_per_token
 from golfray.sweep.significance import Sample, sample_of
-from golfray.sweep.trial_record import PRESET, TrialRecord
+from golfray.sweep.trial_record import CONFIRM, PRESET, REPLICATE, TrialRecord
 
 PLAIN = "plain"
 SLIDING = "sliding"
@@ -30,7 +30,7 @@ _METRICS = {PLAIN: ("bpb/roundtrip", "val_loss/roundtrip"), SLIDING: ("bpb/slidi
 # SentencePiece's own limit on the characters of a piece: more than a dropped token of any text here stands for.
 _LONGEST_PIECE_BYTES = 16
 
-_CHOSEN = "the score that the trial was chosen by"
+_CHOSEN = "a score that the trial was chosen by"
 
 
 def trial_scores(record: StudyRecord, trial: TrialRecord, *, study: str, evaluation: str = PLAIN) -> Scores:
@@ -55,7 +55,7 @@ def trial_scores(record: StudyRecord, trial: TrialRecord, *, study: str, evaluat
         raise ConfigError(f"no run of it was scored {evaluation}: {runs[0].left_out}", file=name)
     text = _text(record, first)
     scored_by = evaluation if evaluation == PLAIN else f"{SLIDING} s{first.setting('evaluation.sliding_stride')}"
-    chosen = trial.role != PRESET and counted[0].label == runs[0].label
+    chosen = not any(_is_fresh(member) and run.left_out is None for member, run in zip(members, runs, strict=True))
     return Scores(
         name=name,
         kind="trial",
@@ -95,10 +95,17 @@ def _runs(
             why = None
         label = f"t{member.number:03d}, seed {member.seed}"
         runs.append(Run(label, member.seed, bpb, metrics.get(nats_name), member.bytes_total, why))
-    fresh = any(run.left_out is None for run in runs[1:])
-    if members[0].role != PRESET and runs[0].left_out is None and fresh:
-        runs[0] = dataclasses.replace(runs[0], left_out=_CHOSEN)
+    counted = [(index, member) for index, member in enumerate(members) if runs[index].left_out is None]
+    if any(_is_fresh(member) for _, member in counted):
+        for index, member in counted:
+            if not _is_fresh(member):
+                runs[index] = dataclasses.replace(runs[index], left_out=_CHOSEN)
     return tuple(runs)
+
+
+def _is_fresh(member: TrialRecord) -> bool:
+    """Whether a score chose nothing: trial 0 and its replicates run whatever comes of them, confirmations come last."""
+    return member.role in (PRESET, REPLICATE, CONFIRM)
 
 
 def _objections(name: str, members: Sequence[TrialRecord], *, chosen: bool) -> list[str]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.tracking import projection
 
 Key = tuple[int, int] | None

@@ -75,6 +75,8 @@ class Script:
             "muon": {"weight_decay": 0.0},
             "export": {"bits_mlp": 6, "bits_embedding": 8, "scale_floor": 0.0},
             "stop": {"steps": None, "seconds": 15.0},
+            # No two are the same configuration.
+            "schedule": {"warmdown_share": number / 1000},
             "cap_bytes": CAP_BYTES,
             "bytes_code": BYTES_CODE,
         }

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfray.report.live_table import COLUMNS, LiveTable, Row, Status, rough_seconds_text
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.choosing import best_feasible
+from golfray.sweep.records import StudyRecord
 from tests.report.scripted import plain_study
 
 cell = st.text(alphabet="abc0123456789,.+-", max_size=14)

@@ -6,13 +6,14 @@ import pytest
 
 from golfray.config.errors import ConfigError
 from golfray.config.sections import LARGEST_SEED
-from golfray.sweep.agenda import asked_trials, work_left
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.confirmation import plan_confirmations
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.space_record import space_of
 from golfray.sweep.trial_record import CONFIRM
 from golfray.sweep.trial_scores import trial_scores
+from golfray.sweep.work_left import asked_trials, work_left
 from tests.sweep.evidence_studies import searched
 from tests.sweep.small_studies import RESUMED, SHORT, what_came_of
 
@@ -56,14 +57,14 @@ def confirmed(make_in, synthetic):
     before = make_in(RESUMED, synthetic()).run()
     executor = synthetic(slots=2)
     study = make_in(RESUMED, executor)
-    best = best_feasible(before)
+    best = choose(before).lowest
     after = study.confirm(plan_confirmations(before, [best, before.trials[0]], 2, paired=True))
     return before, after, executor, study
 
 
 def test_confirmations_are_trials_of_the_study_and_no_results_of_its_search(confirmed):
     before, after, executor, study = confirmed
-    count_before, best = len(before.trials), best_feasible(before)
+    count_before, best = len(before.trials), choose(before).lowest
     fresh = after.trials[count_before:]
     assert [(trial.role, trial.replicate_of, trial.told) for trial in fresh] == [
         (CONFIRM, best.number, False),
@@ -78,7 +79,8 @@ def test_confirmations_are_trials_of_the_study_and_no_results_of_its_search(conf
     assert executor.most_at_once == 2
     # However well one of them scores.
     assert min(trial.bpb for trial in fresh) != best_feasible(after).bpb
-    assert best_feasible(after).number == best.number
+    assert best_feasible(after).number == best_feasible(before).number
+    assert choose(after).lowest.number == best.number
     assert [trial.number for trial in after.candidates] == [trial.number for trial in before.candidates]
     assert asked_trials(after) == asked_trials(before)
     assert (after.complete, after.end_reason) == (True, "confirmations done")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from golfray.config.errors import ConfigError
-from golfray.sweep.agenda import work_left
 from golfray.sweep.events import LOG_NAME, EventLogError, decode_record, encode_record, read_events
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.resume import trials_outside
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space_diff import allowed_changes, changes_since
 from golfray.sweep.space_record import space_of
+from golfray.sweep.work_left import work_left
 
 TEXT = """\
 name: one

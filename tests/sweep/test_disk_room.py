@@ -7,7 +7,6 @@ import torch
 
 from golfray.core.exporter import export_state
 from golfray.core.settings import RunSettings
-from golfray.sweep.agenda import work_left
 from golfray.sweep.disk_room import (
     MIB,
     DiskNeed,
@@ -21,6 +20,7 @@ from golfray.sweep.disk_room import (
 )
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.size import parameter_shapes
+from golfray.sweep.work_left import work_left
 
 SPACE = """\
 name: one

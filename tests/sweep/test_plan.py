@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from golfray.core.settings import StopSettings
-from golfray.sweep.agenda import work_left
 from golfray.sweep.budget import BudgetTooSmall, Price, booked
 from golfray.sweep.costs import Costs
 from golfray.sweep.disk_room import study_disk
@@ -20,6 +19,7 @@ from golfray.sweep.size_foresight import SizeForesight, TrainedSizes
 from golfray.sweep.space import load_space
 from golfray.sweep.study import Study
 from golfray.sweep.trial_record import REPLICATE, SAMPLER
+from golfray.sweep.work_left import work_left
 
 CORPUS = CorpusFacts("tiny", train_tokens=115_000, val_tokens=10_000, unseen=(3, 4), built=True)
 COSTS = Costs(

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from golfray.sweep.agenda import work_left
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import DRIVER_LOST
 from golfray.sweep.space_record import space_of
 from golfray.sweep.trial_record import SAMPLER
+from golfray.sweep.work_left import work_left
 from tests.sweep.small_studies import RESUMED, what_came_of
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from golfray.sweep.agenda import work_left
 from golfray.sweep.budget import StudyBudget
 from golfray.sweep.events import LOG_NAME
 from golfray.sweep.outcome import Kind, Outcome
@@ -13,6 +12,7 @@ from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_record import space_of
 from golfray.sweep.trial_record import PRESET, REPLICATE
+from golfray.sweep.work_left import work_left
 from tests.sweep.small_studies import RESUMED, what_came_of
 
 

@@ -12,9 +12,10 @@ import pytest
 from golfray.config.errors import ConfigError
 from golfray.core.settings import settings_from_dict
 from golfray.sweep.budget import StudyBudget
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.statistics import claim
 from golfray.sweep.trial_record import PRESET, PRESET_8BIT, REPLICATE, SAMPLER
@@ -32,7 +33,9 @@ def test_a_whole_study(make, watcher_class) -> None:
     assert record.trials[1].outcome.kind is Kind.INFEASIBLE
     best = best_feasible(record)
     assert best.bytes_total <= record.cap_bytes
-    assert best.bpb == min(t.bpb for t in record.trials if t.role != REPLICATE and t.outcome.kind is Kind.SCORED)
+    lowest = choose(record).lowest
+    assert lowest.bpb == min(t.bpb for t in record.trials if t.role != REPLICATE and t.outcome.kind is Kind.SCORED)
+    assert best.role != REPLICATE
     assert claim(record).noise.runs == 3
     assert watcher.closed
     assert watcher.events == list(read_events(study.folder / LOG_NAME))

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.executor import Finished
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from tests.sweep.small_studies import SHORT
 
 

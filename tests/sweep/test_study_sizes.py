@@ -9,8 +9,9 @@ import pytest
 from optuna.trial import TrialState
 
 from golfray.core.settings import settings_from_dict
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED, StudySampler, verdict_on
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.study_folder import create_study_folder

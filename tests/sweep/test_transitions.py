@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from optuna.trial import TrialState
 
 from golfray.sweep import study as study_module
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, Started
 from golfray.sweep.outcome import Kind, Outcome
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import CRASHES_A_TRIAL, DRIVER_LOST, PREEMPTIONS_A_TRIAL
 from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED
 from golfray.sweep.sim.law import LAPTOP
@@ -346,7 +347,8 @@ class Transitions(RuleBasedStateMachine):
         scored = [trial for trial in scored if trial.replicate_of is None]
         assert (best is None) is (not scored)
         if best is not None:
-            assert best.bpb == min(trial.bpb for trial in scored)
+            assert choose(self.study.record).lowest.bpb == min(trial.bpb for trial in scored)
+            assert best in scored
             assert best.bytes_total <= CAP
 
 

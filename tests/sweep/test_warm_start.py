@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from golfray.config.errors import ConfigError
+from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.observation import Observation, Observations, published_observations, write_observations
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sampler import StudySampler
 from golfray.sweep.space import load_space
 from golfray.sweep.space_diff import changes_since
@@ -203,8 +204,8 @@ def test_a_study_asks_otherwise_with_them_and_is_best_by_its_own_trials(
     warm = study_in(tmp_path / "warm", one, synthetic(slots=slots)).run()
     assert len(warm.trials) == len(cold.trials) == 9
     assert asked(warm) != asked(cold)
-    best = best_feasible(warm)
-    assert best.bpb == min(trial.bpb for trial in warm.trials)
+    assert best_feasible(warm) in warm.trials
+    assert choose(warm).lowest.bpb == min(trial.bpb for trial in warm.trials)
     assert claim(warm).candidates == 9
     (started,) = [event for event in read_events(tmp_path / "warm" / LOG_NAME) if event["event"] == "study_started"]
     assert len(started["space"]["warm_start"]) == len(one.warm_start)

@@ -93,6 +93,8 @@ class StudyLog:
         self._trials += 1
         knobs = {"optimizer.matrix_lr": 0.04, "muon.momentum_end": 0.95, "export.bits_mlp": 6} | (params or {})
         settings = dataclasses.asdict(RunSettings(cap_bytes=CAP_BYTES, bytes_code=BYTES_CODE))
+        # No two are the same configuration.
+        settings["schedule"]["warmdown_share"] = number / 1000
         for path, value in knobs.items():
             section, name = path.split(".")
             settings[section][name] = value

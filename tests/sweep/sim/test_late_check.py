@@ -13,9 +13,10 @@ from golfray.report.lookup import load_trial
 from golfray.report.status import StudyStatus
 from golfray.report.trial_page import trial_document, trial_lines
 from golfray.sweep import stopping
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.regret import stopped_trials
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.trial_record import SAMPLER

@@ -15,9 +15,10 @@ from golfray.report.lookup import load_trial
 from golfray.report.ranking import outcome_words
 from golfray.report.summary import trials_table
 from golfray.report.trial_page import trial_document, trial_lines
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.confirmation import plan_confirmations
 from golfray.sweep.outcome import Kind
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.rungs import REDUCTION, SHARES, shortened
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.trial_record import RUNG, SAMPLER

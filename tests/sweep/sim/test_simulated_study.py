@@ -5,10 +5,11 @@ import json
 import pytest
 
 from golfray.config.errors import ConfigError
+from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
 from golfray.sweep.past_studies import recorded_costs
-from golfray.sweep.records import StudyRecord, best_feasible
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.sim.law import LAPTOP
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
