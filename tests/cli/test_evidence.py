@@ -85,7 +85,7 @@ def test_two_trials_side_by_side(ends):
     assert ["bpb/roundtrip", "1.7778", "1.8512", "+0.0734"] in [line.split() for line in lines]
     assert lines[-1].startswith("the same: outcome scored, seed 1337, driver's host workstation, lane lane-0")
     (document,) = documents_of(ends["compare --json"].out)
-    assert set(document["settings"]) == {"optimizer.matrix_lr", "muon.weight_decay"}
+    assert set(document["settings"]) == {"optimizer.matrix_lr", "muon.weight_decay", "schedule.warmdown_share"}
     assert document["identical"] is False
 
 
