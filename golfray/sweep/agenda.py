@@ -120,8 +120,8 @@ class Agenda:
         self._confirming = confirming
         # Of the length: what a new point of the sampler's runs for.
         self._first_share = SHARES[0] if space.stopping == RUNGS else 1.0
-        # The first trial of each configuration that was asked, among so many trials.
-        self._ran: dict[str, int] = {}
+        # The trials that were asked of each configuration and repeat no other, among so many trials.
+        self._ran: dict[str, list[int]] = {}
         self._seen = 0
         if not confirming and any(trial.role == EXTRA_SEED and trial.unfinished for trial in journal.record.trials):
             self._ask_round(next_round(journal.record, space.budget.extra_seeds or 0))
@@ -284,16 +284,20 @@ class Agenda:
         )
 
     def _once_more(self, resolved: Resolved) -> tuple[Resolved, int | None]:
-        """What was asked before runs on another seed, as a repetition of that trial; the same one would say nothing."""
+        """What was asked before runs on another seed, as a repetition of that trial; the same one would say nothing.
+
+        It repeats none where that one ended without an answer: what nothing is known of cannot stand for both.
+        """
         record = self._journal.record
         for trial in record.trials[self._seen :]:
-            if trial.configuration is not None and not trial.is_refused:
-                self._ran.setdefault(trial.configuration, trial.number)
+            if trial.configuration is not None and not trial.is_refused and not trial.repeats:
+                self._ran.setdefault(trial.configuration, []).append(trial.number)
         self._seen = len(record.trials)
-        before = self._ran.get(configuration_of(self._settings(resolved)))
-        if before is None:
+        before = self._ran.get(configuration_of(self._settings(resolved)), [])
+        if not before:
             return resolved, None
-        return resolved.with_values({_SEED: next(fresh_seeds(record))}, "another seed"), before
+        root = next((number for number in before if not record.trials[number].ended_unanswered), None)
+        return resolved.with_values({_SEED: next(fresh_seeds(record))}, "another seed"), root
 
     def _fit(self, resolved: Resolved) -> Fit | None:
         return self._foresight.fit(resolved.config.to_run_settings(self._bytes_code), self._journal.record)

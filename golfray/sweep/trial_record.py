@@ -162,6 +162,12 @@ class TrialRecord:
         return last.outcome if last is not None and (last.final or self.abandoned) else None
 
     @property
+    def ended_unanswered(self) -> bool:
+        """Whether it ended for good and said nothing of its configuration: crashed, taken away, stopped on the way."""
+        outcome = self.outcome
+        return outcome is not None and outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE, Kind.DIVERGED)
+
+    @property
     def unfinished(self) -> bool:
         """Whether the trial still needs an attempt to end: it has none yet, or its last one was not final."""
         last = self.attempt

@@ -9,6 +9,7 @@ from golfray.config.errors import ConfigError
 from golfray.sweep.choosing import choose
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.extra_seeds import next_round
+from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import EXTRA_SEED, SAMPLER
 from golfray.sweep.work_left import asked_trials, work_left
@@ -120,6 +121,31 @@ def test_what_the_sampler_suggests_again_runs_on_a_fresh_seed_and_counts(build, 
     assert asked_trials(record) == 20
     assert len(choose(record).standings) == len({trial.configuration for trial in record.trials})
     assert [trial.number for trial in record.candidates if trial.repeats] == []
+
+
+def test_a_point_that_crashed_and_is_suggested_again_may_be_best(make_in, synthetic, law, tmp_path: Path):
+    first_seeds = {}
+
+    def crashing(settings):
+        """Some configurations crash on the first seed that they run on, and on no other."""
+        point, seed = (settings["optimizer"]["matrix_lr"], settings["muon"]["weight_decay"]), settings["runtime"]["seed"]
+        if point[1] == 0.1 and first_seeds.setdefault(point, seed) == seed:
+            return Outcome(Kind.CRASHED, "lost a rank", error=f"RuntimeError at step {point[0]}")
+        return law(settings)
+
+    record = make_in(FEW, synthetic(crashing), folder=tmp_path / "studies" / "few").run()
+    crashed = {trial.configuration for trial in record.trials if trial.outcome.kind is Kind.CRASHED}
+    again = [trial for trial in record.trials if trial.configuration in crashed and trial.outcome.kind is Kind.SCORED]
+    assert len(again) >= 2
+    assert record.complete
+    assert len({(trial.configuration, trial.seed) for trial in record.trials}) == len(record.trials)
+    for configuration in {trial.configuration for trial in again}:
+        first, *others = [trial for trial in again if trial.configuration == configuration]
+        assert not first.repeats
+        assert all(trial.replicate_of == first.number for trial in others)
+        assert first in record.candidates
+        (standing,) = [found for found in choose(record).standings if found.trial is first]
+        assert standing.seeds == 1 + len(others)
 
 
 @pytest.mark.parametrize(
