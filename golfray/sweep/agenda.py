@@ -62,8 +62,7 @@ def end_refused(journal: Journal, study: str, trial: TrialRecord) -> None:
         outcome = Outcome(Kind.INFEASIBLE, f"refused before training: {trial.refused}", dict(trial.foreseen or {}))
     else:
         outcome = Outcome(Kind.CRASHED, f"configuration refused: {trial.refused or 'the log does not say why'}")
-    name = job_name(study, trial.number, 1)
-    journal.write("attempt_ended", trial=trial.number, attempt=1, job_id=name, outcome=outcome.to_dict(), final=True)
+    journal.end_attempt(trial.number, 1, job_name(study, trial.number, 1), outcome, final=True)
 
 
 class Agenda:

@@ -11,6 +11,7 @@ from typing import Any
 
 from golfray.sweep.events import EventLog, EventLogError
 from golfray.sweep.observer import Observer
+from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.unbroken import Unbroken
 
@@ -54,6 +55,13 @@ class Journal:
             self.record.apply(written)
         for observer in list(self._observers):
             self._guarded(observer, functools.partial(observer.on_event, written))
+
+    def end_attempt(
+        self, trial: int, attempt: int, job_id: str, outcome: Outcome, *, final: bool, size_reserve: float = 0.0
+    ) -> None:
+        """Write how an attempt ended; ``final`` and ``size_reserve`` as ``AttemptRecord`` has them."""
+        where = {"trial": trial, "attempt": attempt, "job_id": job_id}
+        self.write("attempt_ended", **where, outcome=outcome.to_dict(), final=final, size_reserve=size_reserve)
 
     def __enter__(self) -> Journal:
         return self

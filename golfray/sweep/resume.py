@@ -49,8 +49,7 @@ def take_over(journal: Journal, space: Space, changes: Sequence[str], now_in_for
         if trial.attempt is None and trial.is_refused:
             end_refused(journal, space.name, trial)
     for trial, attempt in record.open_attempts:
-        where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
-        journal.write("attempt_ended", **where, outcome=_lost(attempt).to_dict(), final=attempt.is_stopped)
+        journal.end_attempt(trial.number, attempt.number, attempt.job_id, _lost(attempt), final=attempt.is_stopped)
 
 
 def trials_outside(space: Space, record: StudyRecord) -> list[dict[str, Any]]:

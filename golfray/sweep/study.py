@@ -306,7 +306,7 @@ class Study:
             stopping=self._cancelling,
         )
         reserve = self._foresight.reserve(trial, outcome, self.record)
-        self._journal.write("attempt_ended", **where, outcome=outcome.to_dict(), final=not again, size_reserve=reserve)
+        self._journal.end_attempt(**where, outcome=outcome, final=not again, size_reserve=reserve)
         self._running.remove(where["job_id"])
         if again:
             self._agenda.run_again(trial)
@@ -364,9 +364,8 @@ class Study:
             return
         try:
             for trial, attempt in self.record.open_attempts:
-                where = {"trial": trial.number, "attempt": attempt.number, "job_id": attempt.job_id}
                 end = as_stopped(attempt, outcome)
-                self._journal.write("attempt_ended", **where, outcome=end.to_dict(), final=attempt.is_stopped)
+                self._journal.end_attempt(trial.number, attempt.number, attempt.job_id, end, final=attempt.is_stopped)
             self._running.clear()
             self._journal.write("study_ended", reason=reason, complete=False, hopeless=False)
         except EventLogError as unwritten:
