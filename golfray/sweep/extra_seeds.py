@@ -39,7 +39,7 @@ def next_round(record: StudyRecord, most: int) -> list[int]:
     extra = [trial for trial in record.trials if trial.role == EXTRA_SEED]
     done = 0
     while done < len(extra):
-        near = choose(record, before=extra[done].number).near_ties()[: most - done]
+        near = choose(record, before=extra[done].number).near_ties()[: max(most - done, 0)]
         asked = {trial.replicate_of for trial in extra[done : done + len(near)]}
         if done + len(near) > len(extra):
             return [standing.trial.number for standing in near if standing.trial.number not in asked]

@@ -87,6 +87,17 @@ def test_a_round_is_in_the_log_before_any_of_it_runs_and_is_for_what_was_nearly_
     assert next_round(StudyRecord.from_events(events[: first + 1]), 5) == near[1:]
 
 
+def test_a_budget_that_was_lowered_asks_no_more(build):
+    study = build()
+    study.run()
+    events = list(read_events(study.folder / LOG_NAME))
+    asked = [place for place, event in enumerate(events) if event.get("role") == EXTRA_SEED]
+    assert len(asked) >= 3
+    for count, place in enumerate(asked, 1):
+        record = StudyRecord.from_events(events[: place + 1])
+        assert [next_round(record, most) for most in range(count)] == [[]] * count
+
+
 @pytest.mark.parametrize("slots", [1, 3])
 def test_cut_anywhere_it_ends_as_it_would_have(build, slots):
     whole = build(slots=slots)
@@ -128,7 +139,8 @@ def test_a_point_that_crashed_and_is_suggested_again_may_be_best(make_in, synthe
 
     def crashing(settings):
         """Some configurations crash on the first seed that they run on, and on no other."""
-        point, seed = (settings["optimizer"]["matrix_lr"], settings["muon"]["weight_decay"]), settings["runtime"]["seed"]
+        seed = settings["runtime"]["seed"]
+        point = settings["optimizer"]["matrix_lr"], settings["muon"]["weight_decay"]
         if point[1] == 0.1 and first_seeds.setdefault(point, seed) == seed:
             return Outcome(Kind.CRASHED, "lost a rank", error=f"RuntimeError at step {point[0]}")
         return law(settings)
