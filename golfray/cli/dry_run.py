@@ -47,7 +47,8 @@ def dry_run(space: Space, study_folder: Path, store: Store, price: Price | None,
     work, fidelity = work_of(space, lanes.device, corpus.val_tokens, lanes.threads_per_worker)
     costs = _costs(work, lanes, study_folder.parent)
     holding = Holding(nodes=1, gpus=lanes.gpus)
-    disk = disk_of(space, paid_work(new_study, StudyRecord(), space, price, holding, time.time()), store)
+    paid = paid_work(new_study, StudyRecord(), space, price, holding, time.time(), slots=lanes.slots)
+    disk = disk_of(space, paid, store)
     code = bytes_code(config.to_run_settings(0))
     earlier = recorded_study(study_folder.parent, work, lanes.slots)
     record = None if earlier is None else earlier[1]

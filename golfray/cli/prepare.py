@@ -142,6 +142,7 @@ def prepare(
         price,
         Holding(nodes=1, gpus=torch.cuda.device_count()),
         time.time(),
+        slots=_most_lanes(space),
         confirms=left_of is not None,
     )
     config = space.base.config
@@ -180,12 +181,16 @@ def _demo_built_again(record: StudyRecord) -> list[Layer]:
 
 def disk_of(space: Space, left: WorkLeft, store: Store) -> StudyDisk:
     """What the trials that are left write: the same for a plan as for the check before a study."""
-    import torch
-
     from golfray.sweep.disk_room import study_disk
 
+    return study_disk(space, left, _most_lanes(space), own_store=store.is_own)
+
+
+def _most_lanes(space: Space) -> int:
+    """Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has."""
+    import torch
+
     workers, device = space.base.config.workers, space.base.config.runtime.device
-    # Ray counts more exactly, but may not be imported yet; more lanes than this no machine of our own has.
     gpus = 0 if device == "cpu" else torch.cuda.device_count()
     ranks = gpus or len(os.sched_getaffinity(0))
-    return study_disk(space, left, max(1, ranks // workers), own_store=store.is_own)
+    return max(1, ranks // workers)

@@ -105,7 +105,9 @@ def _drive(
     executor = SimulatedExecutor(
         simulation, clock, workers=config.workers, limits=space.limits, knobs=[knob.path for knob in space.knobs]
     )
-    left = paid_work(work_left(space, record), record, space, price, executor.holding, clock.now())
+    left = paid_work(
+        work_left(space, record), record, space, price, executor.holding, clock.now(), slots=executor.slots
+    )
     if left.nothing:
         output.say(f"nothing is left to run: {record.end_reason}; a larger budget would go on")
         return show_end(record, folder, output, None)

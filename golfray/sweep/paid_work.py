@@ -20,18 +20,18 @@ def paid_work(
     holding: Holding,
     now: float,
     *,
+    slots: int,
     confirms: bool = False,
 ) -> WorkLeft:
     """``left``, its seconds cut to those in which a trial can start that surely fits.
 
-    ``holding``: what the driver will hold from ``now``, in unix seconds. A study that came to its end and has not the
-    money for one more attempt has nothing left. Raises :class:`BudgetTooSmall` where any other study has not.
+    ``holding``: what the driver will hold from ``now``, in unix seconds, with so many ``slots`` on it. A study that
+    came to its end and has not the money for one more attempt has nothing left. Raises :class:`BudgetTooSmall` where
+    any other study has not.
     """
     settings = dataclasses.asdict(space.base.config.to_run_settings(0))
     spent = booked(record)
-    allowed = allowance(
-        space.budget, space.limits, settings, spent, holding, price, held_since=now, slots=holding.nodes
-    )
+    allowed = allowance(space.budget, space.limits, settings, spent, holding, price, held_since=now, slots=slots)
     try:
         check_first(allowed, settings, now, confirms=confirms)
     except BudgetTooSmall:

@@ -208,7 +208,8 @@ def _forecast(
     start_s: float,
 ) -> Forecast | None:
     left = work_left(space, StudyRecord())
-    known = [] if earlier is None else trial_seconds(earlier)
+    # Stopped trials and short ones say nothing of a study whose trials run to their end.
+    known = [] if earlier is None or earlier.stopping != space.stopping else trial_seconds(earlier)
     ahead = Ahead(
         trials=math.inf if left.asks is None else left.asks,
         running=(),

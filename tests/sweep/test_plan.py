@@ -73,7 +73,7 @@ def space_of(
 
 def plan_of(space, lanes: int = 1, costs: Costs = COSTS, price: Price | None = None, earlier=None):
     holding = Holding(1, 0)
-    left = paid_work(work_left(space, StudyRecord()), StudyRecord(), space, price, holding, 0.0)
+    left = paid_work(work_left(space, StudyRecord()), StudyRecord(), space, price, holding, 0.0, slots=lanes)
     disk = study_disk(space, left, lanes, own_store=True)
     return plan_study(
         space,
@@ -203,6 +203,14 @@ def test_dollars_end_the_study_where_the_plan_says(synthetic, usd, lanes, trials
         plan_of(space_of("{usd: 240}", more=DOLLARS), price=price)
 
 
+def test_what_is_kept_back_for_confirmations_is_by_the_lanes_there_are() -> None:
+    # 600 s, of which 90 s close the search; kept back are 60 s to boot, 90 s to close and 150 s a round.
+    space, price = space_of("{usd: 600, confirmations: 2}", more=DOLLARS), Price(3600.0, "the test")
+    assert len(plan_of(space, 2, price=price).roles) >= 1
+    with pytest.raises(BudgetTooSmall, match="beside 450 s kept back for confirmations"):
+        plan_of(space, 1, price=price)
+
+
 def test_a_forecast_knows_what_an_earlier_study_took(synthetic) -> None:
     space = space_of("{trials: 6}", replicates=1)
     guessed = plan_of(space).forecast
@@ -220,6 +228,9 @@ def test_a_forecast_knows_what_an_earlier_study_took(synthetic) -> None:
     record = run(space, synthetic(), observers=[Clock()], now=lambda: now[0])
     known = plan_of(space, earlier=record).forecast
     assert (known.known, known.p50_s) == (6, 10 + 15 + (7 - 1) + 6 * 50)
+    # One that stops trials, or has short ones, says nothing of one that does not, nor the other way round.
+    other = dataclasses.replace(space, stopping="late_check")
+    assert plan_of(other, earlier=record).forecast == plan_of(other).forecast
 
 
 def test_time_is_the_sum_of_its_parts() -> None:
