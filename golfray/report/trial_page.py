@@ -18,6 +18,7 @@ from golfray.report.progress import position_of
 from golfray.report.ranking import ranks
 from golfray.report.sparkline import sparkline
 from golfray.sweep.outcome import Kind
+from golfray.sweep.resolved_diff import flat_settings
 from golfray.sweep.trial_record import AttemptRecord
 
 _CURVE_WIDTH = 60
@@ -26,8 +27,8 @@ _CURVE_WIDTH = 60
 def changed_settings(settings: Mapping[str, Any], preset: str, scale: str) -> dict[str, tuple[Any, Any]]:
     """{path: (the preset's value, the trial's)} of the settings that differ. Sizes of the script are no settings."""
     config = resolve(preset, scale, has_gpu=False).config
-    own = _flat(settings)
-    base = _flat(dataclasses.asdict(config.to_run_settings(settings.get("bytes_code", 0))))
+    own = flat_settings(settings)
+    base = flat_settings(dataclasses.asdict(config.to_run_settings(settings.get("bytes_code", 0))))
     return {path: (base.get(path), value) for path, value in own.items() if base.get(path) != value}
 
 
@@ -51,7 +52,8 @@ def trial_document(found: FoundTrial) -> dict[str, Any]:
 def trial_lines(found: FoundTrial) -> list[str]:
     """For a person: the trial, its knobs and changes, then each attempt with its curve, its numbers and its files."""
     record, trial = found.study.record, found.trial
-    rank = ranks(record).get(trial.number)
+    places = ranks(record)
+    rank = places.get(trial.number)
     lines = [f"t{trial.number:03d} of study {record.name}: {trial.role}, seed {trial.seed}"]
     if trial.replicate_of is not None:
         lines.append(f"  repeats t{trial.replicate_of:03d} on another seed")
@@ -60,7 +62,7 @@ def trial_lines(found: FoundTrial) -> list[str]:
     if trial.promotes is not None:
         lines.append(f"  the same point as t{trial.promotes:03d}, which was among the best of its length")
     if rank is not None:
-        lines.append(f"  rank {rank} of {len(record.candidates)}" + (", the best feasible" if rank == 1 else ""))
+        lines.append(f"  rank {rank} of {len(places)}" + (", the best feasible" if rank == 1 else ""))
     if not trial.told:
         lines.append(f"  the sampler does not hear of it: {trial.told_reason}")
     changed = _changed_of(found)
@@ -160,13 +162,3 @@ def _folder(found: FoundTrial, attempt: AttemptRecord) -> Path | None:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and value == int(value) else f"{value:.6g}"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found

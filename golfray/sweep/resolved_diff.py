@@ -13,7 +13,7 @@ ABSENT = "(not there)"
 
 def flat_configuration(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a trial as dotted paths, without its seed and without what is no part of a configuration."""
-    return {path: value for path, value in _flat(settings, "").items() if not path.startswith(_NOT_CONFIGURATION)}
+    return {path: value for path, value in flat_settings(settings).items() if not path.startswith(_NOT_CONFIGURATION)}
 
 
 def resolved_diff(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -25,11 +25,12 @@ def resolved_diff(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[s
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All of nested settings as dotted paths, each with ``prefix`` before it."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+            found |= flat_settings(value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = value
     return found

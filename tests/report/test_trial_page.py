@@ -128,3 +128,11 @@ def test_only_what_differs_is_a_change():
         "stop.seconds": (600.0, None),
         "clock_trace": ("", "clock.json"),
     }
+
+
+def test_a_rank_is_one_of_the_configurations(tmp_path):
+    script = plain_study()
+    asked = {event["trial"]: event for event in script if event["event"] == "trial_asked"}
+    asked[7]["params"] = asked[6]["params"]
+    write_study(tmp_path / "muon", script)
+    assert trial_lines(load_trial(str(tmp_path / "muon" / "6")))[1] == "  rank 1 of 5, the best feasible"
