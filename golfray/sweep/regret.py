@@ -10,11 +10,12 @@ import dataclasses
 import statistics
 from typing import Any
 
+from golfray.sweep.limits import PHASES
 from golfray.sweep.outcome import Kind
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import LateCheck, TrialRecord
 
-_AFTER_TRAINING = ("validate", "calibrate", "search", "export", "score", "sliding")
+_AFTER_TRAINING = PHASES[PHASES.index("train") + 1 :]
 
 
 @dataclasses.dataclass(frozen=True)

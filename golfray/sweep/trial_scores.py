@@ -124,14 +124,16 @@ def _objections(name: str, members: Sequence[TrialRecord], *, chosen: bool) -> l
 
 def _repeats(record: StudyRecord, fidelity: str | None, evaluation: str, study: str) -> dict[str, Sample]:
     """Samples of every configuration that the study ran on several seeds at this fidelity, over-cap runs included."""
+    members: dict[int, list[TrialRecord]] = {}
+    for trial in record.trials:
+        if trial.replicate_of is not None:
+            members.setdefault(trial.replicate_of, [record.trials[trial.replicate_of]]).append(trial)
     found = {}
-    for root in record.trials:
-        members = [root, *(other for other in record.trials if other.replicate_of == root.number)]
-        if len(members) > 1:
-            runs = _runs(record, members, fidelity, evaluation)
-            scores = [run.bpb for run in runs if run.left_out is None and run.bpb is not None]
-            if len(scores) > 1:
-                found[f"{study}/t{root.number:03d}"] = sample_of(scores)
+    for root, several in sorted(members.items()):
+        runs = _runs(record, several, fidelity, evaluation)
+        scores = [run.bpb for run in runs if run.left_out is None and run.bpb is not None]
+        if len(scores) > 1:
+            found[f"{study}/t{root:03d}"] = sample_of(scores)
     return found
 
 
