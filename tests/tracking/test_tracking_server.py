@@ -168,7 +168,9 @@ def test_a_server_that_hangs_does_not_hold_the_process_when_the_study_has_ended(
     assert replay(folder, Store.of(folder, running.uri)).unchanged == 3
 
 
-def test_a_server_that_was_never_there(tmp_path, StudyLog):
+def test_a_server_that_was_never_there(tmp_path, StudyLog, monkeypatch):
+    # Long enough to import MLflow on the slowest machine.
+    monkeypatch.setattr(mlflow_observer, "CLOSE_SECONDS", 300.0)
     folder = tmp_path / "study"
     with refusing_port() as port:
         uri = f"http://127.0.0.1:{port}"
