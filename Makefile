@@ -15,8 +15,9 @@ tune: .venv/installed-demo
 	while [ -e "$$folder" ]; do folder=$$study-$$n; n=$$((n + 1)); done; \
 	set -x; $(BIN)/golfray tune $(SPACE) --study-dir "$$folder"
 
+# Two at a time, each file by one of the two since its fixtures are costly; PYTEST_ARGS="-n 0": one after another.
 test: .venv/installed-dev
-	$(BIN)/pytest -m "not slow" --durations=20 --durations-min=0.5 $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile --durations=20 --durations-min=0.5 $(PYTEST_ARGS)
 
 # pytest says 5 where no test was collected: said aloud here, and no failure.
 test-slow: .venv/installed-dev

@@ -6,6 +6,9 @@ import os
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"
+# Read by torch. Workers of pytest-xdist share the cores; threads that wait for one another's core only burn it.
+if side_by_side := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // int(side_by_side))))
 
 import dataclasses
 import pathlib

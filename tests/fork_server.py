@@ -45,8 +45,10 @@ def become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["argv"]
-    # Whoever runs the tests in the background may have made them deaf to Ctrl-C; a person's command is not.
+    # Whoever runs the tests in the background or under nohup has made them deaf to Ctrl-C or to the end of a terminal;
+    # a person's command is not.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def serve(listener: socket.socket) -> str:

@@ -7,7 +7,6 @@ import pathlib
 import pty
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ import pytest
 
 from golfray.data.corpus import Corpus, open_corpus
 from tests.data.published_layout import NAME, hashes, publish, serve
+from tests.ports import refusing_port
 
 FOLDER = f"datasets/{NAME}"
 SHARD = f"{FOLDER}/fineweb_train_000001.bin"
@@ -72,15 +72,14 @@ def test_only_to_say(golfray, published, tmp_path):
 
 
 def test_each_documented_end(golfray, published, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{free.getsockname()[1]}"
-    ends = golfray.run_all(
-        {
-            "no network": ["data", "fetch", closed, "--to", tmp_path / "data"],
-            "no such variant": ["data", "fetch", published, "--variant=sp32", "--to", tmp_path / "data"],
-        }
-    )
+    with refusing_port() as port:
+        closed = f"http://127.0.0.1:{port}"
+        ends = golfray.run_all(
+            {
+                "no network": ["data", "fetch", closed, "--to", tmp_path / "data"],
+                "no such variant": ["data", "fetch", published, "--variant=sp32", "--to", tmp_path / "data"],
+            }
+        )
     assert ends["no network"].code == 4
     assert ends["no network"].one_line().startswith(f"golfray: {closed}/manifest.json: no answer: Connection refused")
     assert ends["no such variant"].code == 2

@@ -20,6 +20,14 @@ DRAINING = (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def hangups_are_heard():
+    """Under nohup this process ignores them, and so would all that it starts."""
+    before = signal.signal(HUP, signal.SIG_DFL)
+    yield
+    signal.signal(HUP, before)
+
+
 class Waiting:
     """The script, running; ``asked`` are its lines on standard error, ``said`` those on standard output."""
 

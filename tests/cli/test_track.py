@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from golfray.sweep.study_folder import no_driver_in, only_driver_of
+from tests.ports import free_port, refusing_port
 
 
 def load_studies():
@@ -29,12 +30,6 @@ def load_studies():
 
 
 studies = load_studies()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +98,9 @@ def test_no_study_and_a_wrong_address(golfray, study):
 
 @pytest.mark.slow
 def test_a_store_that_cannot_be_reached_or_made(golfray, study):
-    port = free_port()
     folder = golfray.run("track", "muon", "--tracking-uri", "sqlite:///missing/folder/runs.db")
-    server = golfray.run("track", "muon", "--tracking-uri", f"http://127.0.0.1:{port}")
+    with refusing_port() as port:
+        server = golfray.run("track", "muon", "--tracking-uri", f"http://127.0.0.1:{port}")
     assert (folder.code, server.code) == (4, 4)
     assert f"{golfray.folder}/missing/folder: No such file or directory; mend that, or name" in folder.one_line()
     assert server.one_line() == f"golfray: MLflow at http://127.0.0.1:{port}: Connection refused"

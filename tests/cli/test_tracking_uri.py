@@ -8,7 +8,7 @@ from golfray.cli.output import Output
 from golfray.cli.prepare import on_its_corpus, prepare, read_space
 from golfray.tracking.store import Store
 from tests.cli.begun import begin_study
-from tests.tracking.stores import free_port
+from tests.ports import refusing_port
 
 
 @pytest.fixture
@@ -42,8 +42,9 @@ def test_a_study_goes_on_where_it_was_tracked_and_says_where(resumed, capsys, be
 @pytest.mark.slow  # a whole plan
 def test_a_dry_run_asks_a_server(golfray, write_space):
     space = write_space(golfray.folder / "small.yaml")
-    away = f"http://127.0.0.1:{free_port()}"
-    ended = golfray.run("tune", space, "--dry-run", "--json", "--tracking-uri", away)
+    with refusing_port() as port:
+        away = f"http://127.0.0.1:{port}"
+        ended = golfray.run("tune", space, "--dry-run", "--json", "--tracking-uri", away)
     assert ended.code == 0
     assert json.loads(ended.out)["store"] == away
     lines = ended.err.splitlines()

@@ -5,11 +5,11 @@ import json
 import math
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
+from torch.distributed import TCPStore
 
 from tests.forks import Forks
 
@@ -27,9 +27,13 @@ def torchrun(ranks: int, *arguments: str) -> subprocess.CompletedProcess:
 
 def run_gang(forks: Forks, ranks: int, *arguments: object) -> None:
     """Run the worker on some local ranks, told what torchrun tells them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    # They meet at a store of this process: a port that was only looked at could be another's before rank 0 takes it.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    meeting = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
     gang = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
     program = WORKER.read_text(encoding="utf-8")
     started = [forks.start(program, *arguments, environment={**os.environ, **meeting, **rank}) for rank in gang]

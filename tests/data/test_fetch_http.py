@@ -2,7 +2,6 @@
 
 import hashlib
 import pathlib
-import socket
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from golfray.data.fetch_errors import FetchError, MissingError
 from golfray.data.http_source import HttpSource, HubSource
 from golfray.data.sources import probe
 from tests.data.published_layout import NAME, QUICK, Heard, fetch, hashes, plan, publish, serve
+from tests.ports import refusing_port
 
 FOLDER = f"datasets/{NAME}"
 SHARD = f"{FOLDER}/fineweb_train_000001.bin"
@@ -196,11 +196,11 @@ def test_refused(published: pathlib.Path, tmp_path: pathlib.Path, status: int) -
 
 
 def test_nobody_answers(tmp_path: pathlib.Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        base = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(FetchError, match="no answer: Connection refused; is there a network here") as ended:
-        plan(base, tmp_path)
+    with (
+        refusing_port() as port,
+        pytest.raises(FetchError, match="no answer: Connection refused; is there a network here") as ended,
+    ):
+        plan(f"http://127.0.0.1:{port}", tmp_path)
     assert ended.value.exit_code == 4
 
 

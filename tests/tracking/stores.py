@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 
 def store_content(uri: str) -> dict[str, Any]:
     """All that an MLflow store says of its studies, by the names of runs instead of their random ids.
@@ -45,13 +47,6 @@ def store_content(uri: str) -> dict[str, Any]:
             files = sorted(item.path for item in client.list_artifacts(run.info.run_id))
             told[f"{experiment.name}/{run.info.run_name}"] = (info, tags, run.data.params, curves, files)
     return told
-
-
-def free_port() -> int:
-    """A port of the loopback address that nothing uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ import pytest
 
 from golfray.tracking.replay import replay
 from golfray.tracking.server import ServerError, check_port, serve
-from tests.tracking.stores import answering, free_port
+from tests.ports import free_port
+from tests.tracking.stores import answering
 
 SERVE = """
 import sys

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from golfray.tracking.store import FREE_BYTES, Store, TrackingError, TrackingUriError
-from tests.tracking.stores import answering, free_port
+from tests.ports import refusing_port
+from tests.tracking.stores import answering
 
 
 def test_without_an_address_the_store_is_the_studys_own(tmp_path):
@@ -122,8 +123,9 @@ def test_a_locked_store_is_a_warning(study_folder, monkeypatch):
 
 
 def test_a_server_that_does_not_answer_is_a_warning(tmp_path):
-    uri = f"http://127.0.0.1:{free_port()}"
-    assert f"MLflow at {uri} does not answer (Connection refused)" in Store.of(tmp_path, uri).check()
+    with refusing_port() as port:
+        uri = f"http://127.0.0.1:{port}"
+        assert f"MLflow at {uri} does not answer (Connection refused)" in Store.of(tmp_path, uri).check()
     assert "does not answer" in Store.of(tmp_path, "http://tracker.invalid").check()
 
 
@@ -162,7 +164,8 @@ def test_a_plan_looks_and_writes_nothing(tmp_path, empty_database):
     (tmp_path / "folder.db").mkdir()
     with pytest.raises(TrackingError, match="is a file, and this is a folder; move it away"):
         Store.of(tmp_path / "study", f"sqlite:///{tmp_path}/folder.db").foresee()
-    assert "does not answer" in Store.of(tmp_path, f"http://127.0.0.1:{free_port()}").foresee()
+    with refusing_port() as port:
+        assert "does not answer" in Store.of(tmp_path, f"http://127.0.0.1:{port}").foresee()
 
 
 def test_a_plan_finds_a_disk_that_is_full_or_may_only_be_read(tmp_path, mount):

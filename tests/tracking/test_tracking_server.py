@@ -14,7 +14,8 @@ from golfray.tracking import mlflow_observer
 from golfray.tracking.mlflow_observer import MlflowObserver
 from golfray.tracking.replay import replay
 from golfray.tracking.store import Store, TrackingError
-from tests.tracking.stores import MlflowServer, free_port, store_content, wait_until
+from tests.ports import free_port, refusing_port
+from tests.tracking.stores import MlflowServer, store_content, wait_until
 
 HANG_SECONDS = 120
 
@@ -167,21 +168,24 @@ def test_a_server_that_hangs_does_not_hold_the_process_when_the_study_has_ended(
     assert replay(folder, Store.of(folder, running.uri)).unchanged == 3
 
 
-def test_a_server_that_was_never_there(tmp_path, StudyLog):
-    uri = f"http://127.0.0.1:{free_port()}"
+def test_a_server_that_was_never_there(tmp_path, StudyLog, monkeypatch):
+    # Long enough to import MLflow on the slowest machine.
+    monkeypatch.setattr(mlflow_observer, "CLOSE_SECONDS", 300.0)
     folder = tmp_path / "study"
-    observer = Watched(folder, uri)
-    log = StudyLog(folder, observer)
-    log.start()
-    run_some(log, 2)
-    log.end()
+    with refusing_port() as port:
+        uri = f"http://127.0.0.1:{port}"
+        observer = Watched(folder, uri)
+        log = StudyLog(folder, observer)
+        log.start()
+        run_some(log, 2)
+        log.end()
+        with pytest.raises(TrackingError, match="Connection refused"):
+            replay(folder, Store.of(folder, uri))
     assert [line.split(";")[0] for line in observer.lines] == [
         f"MLflow at {uri}: Connection refused",
         f"MLflow is behind, at record -1 of {observer._told} (MLflow at {uri}: Connection refused)",
     ]
     assert observer.lines[-1].endswith(f"complete it with: golfray track {folder} --tracking-uri {uri}")
-    with pytest.raises(TrackingError, match="Connection refused"):
-        replay(folder, Store.of(folder, uri))
     # Nothing was made where nobody asked for it.
     assert not (folder / "mlflow.db").exists()
 
