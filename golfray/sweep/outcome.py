@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import json
 import math
 from typing import Any
 
@@ -40,6 +42,11 @@ class Outcome:
     fidelity: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
     search: dict[str, Any] | None = None
+
+    @functools.cached_property
+    def fidelity_key(self) -> str:
+        """``fidelity`` as a text, made once: a study compares that of every trial whenever it looks for its best."""
+        return json.dumps(self.fidelity, sort_keys=True)
 
     @property
     def refused_margin(self) -> float | None:

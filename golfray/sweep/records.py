@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -159,17 +158,16 @@ class StudyRecord:
             and attempt.outcome.kind is Kind.CRASHED
         ]
 
-    def fidelity_of(self, trial: TrialRecord) -> str | None:
-        """Key under which trials may be ranked together: preset, scale, and what the run itself reported."""
-        if trial.outcome is None or not trial.outcome.fidelity:
-            return None
-        key = {"preset": self.header["preset"], "scale": self.header["scale"], **trial.outcome.fidelity}
-        if trial.share != 1.0:
-            key["share"] = trial.share
-        return json.dumps(key, sort_keys=True)
+    def fidelity_of(self, trial: TrialRecord) -> tuple[str, float] | None:
+        """Key under which trials of the study may be ranked together; its preset and scale they all have.
+
+        What the run itself reported, and the share of the study's length; None where it reported nothing.
+        """
+        outcome = trial.outcome
+        return None if outcome is None or not outcome.fidelity else (outcome.fidelity_key, trial.share)
 
     @property
-    def fidelity(self) -> str | None:
+    def fidelity(self) -> tuple[str, float] | None:
         """The study's one fidelity: that of the first whole run that ended with a score, trial 0 in the normal case."""
         first = next((trial for trial in self.trials if trial.bpb is not None and trial.share == 1.0), None)
         return None if first is None else self.fidelity_of(first)

@@ -81,7 +81,7 @@ class SizeForesight:
         self.level = level
         self._bytes_code = bytes_code
         self._sizes = sizes
-        self._fidelity: str | None = None
+        self._fidelity: tuple[str, float] | None = None
         self._ends_seen: int | None = None
         self._measured: dict[StopSettings, _Measured] = {}
 

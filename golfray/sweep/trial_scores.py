@@ -75,7 +75,7 @@ def trial_scores(record: StudyRecord, trial: TrialRecord, *, study: str, evaluat
 
 
 def _runs(
-    record: StudyRecord, members: Sequence[TrialRecord], fidelity: str | None, evaluation: str
+    record: StudyRecord, members: Sequence[TrialRecord], fidelity: tuple[str, float] | None, evaluation: str
 ) -> tuple[Run, ...]:
     """The trial itself first, then its repetitions in the order in which they were asked."""
     bpb_name, nats_name = _METRICS[evaluation]
@@ -122,7 +122,7 @@ def _objections(name: str, members: Sequence[TrialRecord], *, chosen: bool) -> l
     return found
 
 
-def _repeats(record: StudyRecord, fidelity: str | None, evaluation: str, study: str) -> dict[str, Sample]:
+def _repeats(record: StudyRecord, fidelity: tuple[str, float] | None, evaluation: str, study: str) -> dict[str, Sample]:
     """Samples of every configuration that the study ran on several seeds at this fidelity, over-cap runs included."""
     members: dict[int, list[TrialRecord]] = {}
     for trial in record.trials:
