@@ -202,11 +202,13 @@ def allowance(
     *,
     held_since: float,
     slots: int,
+    confirmed: int,
 ) -> Allowance:
     """What ``budget`` leaves a driver that holds ``holding`` since ``held_since``, where ``spent`` was booked before.
 
-    ``settings``: trial 0's, as a dictionary; confirmations are taken to need what it does, ``slots`` at once. Raises
-    :class:`ConfigError` where a cap cannot be reckoned with: no price, no GPU, no limit on a phase.
+    ``settings``: trial 0's, as a dictionary; confirmations are taken to need what it does, ``slots`` at once, and
+    ``confirmed`` of them have ended before. Raises :class:`ConfigError` where a cap cannot be reckoned with: no price,
+    no GPU, no limit on a phase.
     """
     caps = [(math.inf, "")]
     if budget.usd is not None:
@@ -225,8 +227,8 @@ def allowance(
     reserve_s = 0.0
     if seconds < math.inf:
         limit = needed_limit_s(settings, limits)
-        if budget.confirmations:
-            reserve_s = BOOT_S + math.ceil(budget.confirmations / slots) * limit + CLOSE_S
+        if to_come := max((budget.confirmations or 0) - confirmed, 0):
+            reserve_s = BOOT_S + math.ceil(to_come / slots) * limit + CLOSE_S
     until = held_since + seconds - CLOSE_S
     return Allowance(until, until - reserve_s, limits, cap)
 
@@ -247,6 +249,7 @@ def allowance_of(record: StudyRecord) -> Allowance | None:
         Price.of(record),
         held_since=driver.held_since,
         slots=max(record.header["slots"], 1),
+        confirmed=record.confirmed,
     )
 
 

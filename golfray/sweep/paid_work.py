@@ -31,7 +31,17 @@ def paid_work(
     """
     settings = dataclasses.asdict(space.base.config.to_run_settings(0))
     spent = booked(record)
-    allowed = allowance(space.budget, space.limits, settings, spent, holding, price, held_since=now, slots=slots)
+    allowed = allowance(
+        space.budget,
+        space.limits,
+        settings,
+        spent,
+        holding,
+        price,
+        held_since=now,
+        slots=slots,
+        confirmed=record.confirmed,
+    )
     try:
         check_first(allowed, settings, now, confirms=confirms)
     except BudgetTooSmall:

@@ -192,7 +192,15 @@ def _start_s(space: Space, costs: Costs, lanes: int, holding: Holding, price: Pr
     settings = dataclasses.asdict(space.base.config.to_run_settings(0))
     nothing = Booked(0.0, 0.0, None)
     allowed = allowance(
-        space.budget, space.limits, settings, nothing, holding, price, held_since=-costs.open_s, slots=lanes
+        space.budget,
+        space.limits,
+        settings,
+        nothing,
+        holding,
+        price,
+        held_since=-costs.open_s,
+        slots=lanes,
+        confirmed=0,
     )
     check_first(allowed, settings, 0.0, confirms=False)
     return start_seconds(allowed, hard_limit_s(settings, space.limits), 0.0)

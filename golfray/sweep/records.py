@@ -14,7 +14,7 @@ from typing import Any
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
-from golfray.sweep.trial_record import AttemptRecord, LateCheck, TrialRecord, configuration_of, setting_paths
+from golfray.sweep.trial_record import CONFIRM, AttemptRecord, LateCheck, TrialRecord, configuration_of, setting_paths
 
 
 @dataclasses.dataclass
@@ -193,6 +193,11 @@ class StudyRecord:
             and trial.bytes_total <= self.cap_bytes
             and self.is_comparable(trial)
         ]
+
+    @property
+    def confirmed(self) -> int:
+        """How many confirmations have ended for good."""
+        return sum(trial.role == CONFIRM and not trial.unfinished for trial in self.trials)
 
     @property
     def counts(self) -> dict[str, int]:

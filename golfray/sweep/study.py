@@ -204,6 +204,7 @@ class Study:
             self._price,
             held_since=self._held_since,
             slots=self._executor.slots,
+            confirmed=self.record.confirmed,
         )
         check_first(allowed, settings, self._now(), confirms=confirming)
         return allowed

@@ -46,9 +46,15 @@ def settings(**changes: object) -> dict:
 
 
 def allowed(
-    budget: StudyBudget, spent: Booked = NOTHING, holding: Holding = NODE, price=DOLLAR_AN_HOUR, slots: int = 1
+    budget: StudyBudget,
+    spent: Booked = NOTHING,
+    holding: Holding = NODE,
+    price=DOLLAR_AN_HOUR,
+    slots: int = 1,
+    confirmed: int = 0,
 ):
-    return allowance(budget, LIMITS, settings(), spent, holding, price, held_since=1000.0, slots=slots)
+    at = {"held_since": 1000.0, "slots": slots, "confirmed": confirmed}
+    return allowance(budget, LIMITS, settings(), spent, holding, price, **at)
 
 
 def test_the_hard_limit_is_the_sum_of_those_of_the_phases_that_a_trial_has():
@@ -72,7 +78,15 @@ def test_a_phase_without_a_limit_leaves_the_trial_without_one():
     assert hard_limit_s(settings(stop=stepped), endless) is None
     with pytest.raises(ConfigError, match=r"need a limit on every phase.*give limits\.train"):
         allowance(
-            StudyBudget(usd=5), endless, settings(stop=stepped), NOTHING, NODE, DOLLAR_AN_HOUR, held_since=0.0, slots=1
+            StudyBudget(usd=5),
+            endless,
+            settings(stop=stepped),
+            NOTHING,
+            NODE,
+            DOLLAR_AN_HOUR,
+            held_since=0.0,
+            slots=1,
+            confirmed=0,
         )
 
 
@@ -101,6 +115,13 @@ def test_confirmations_are_kept_back_and_have_what_was_kept():
         match=rf"2 USD hold .* for {TRIAL_S - 1:.0f} s more beside {kept.until - kept.search_until:.0f} s kept back",
     ):
         check_first(kept, settings(), last + 1, confirms=False)
+
+
+def test_what_was_confirmed_is_not_kept_back_for_again():
+    budget = StudyBudget(usd=2, confirmations=5)
+    some, all_of_them, more = (allowed(budget, slots=2, confirmed=count) for count in (2, 5, 9))
+    assert some.until - some.search_until == BOOT_S + 2 * TRIAL_S + CLOSE_S
+    assert all_of_them.search_until == all_of_them.until == more.search_until == allowed(StudyBudget(usd=2)).until
 
 
 def test_what_runs_is_ended_while_its_end_can_still_be_paid():
@@ -228,6 +249,13 @@ def test_confirmations_are_run_from_what_was_kept_back(make_in, synthetic):
     confirmed = study.confirm(plan)
     assert [t.outcome.kind for t in confirmed.trials if t.role == CONFIRM] == [Kind.SCORED, Kind.SCORED]
     assert booked(confirmed).usd <= 1200
+    # What is left is the search's: as much as if nothing had been to be confirmed.
+    resumed = make_in(
+        text, synthetic(clock.run), clock=clock, now=clock, price=Price(3600.0, "x"), held_since=clock.now - 20
+    ).resume()
+    assert "kept back" not in resumed.end_reason
+    assert len(resumed.trials) > len(confirmed.trials)
+    assert booked(resumed).usd <= 1200
 
 
 def test_an_attempt_that_outlives_its_limits_is_ended_in_time(make_in, synthetic):
