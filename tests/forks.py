@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 SERVER = pathlib.Path(__file__).with_name("fork_server.py")
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 class Forked:
