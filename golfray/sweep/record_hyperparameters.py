@@ -63,7 +63,7 @@ _SHARES = {
 }
 
 _BLOCK = re.compile(r"^\s*Hyperparameters:\s*$")
-_IN_BLOCK = re.compile(r"^\s+(\w+): (\S+)\s*$")
+_IN_BLOCK = re.compile(r"^\s+(\w+):(?: (.*))?$")
 _WORD = re.compile(r"(\w+):(\S+)")
 _STEP = re.compile(r"^(?:step:)?\s*(\d+)/\d+[\s:]")
 _LONGEST_LINE = 2_000
@@ -90,7 +90,10 @@ def read_log(text: str) -> Logged:
         elif _BLOCK.match(line):
             in_block = True
         elif in_block and (entry := _IN_BLOCK.match(line)) is not None:
-            values.setdefault(entry[1].lower(), _value(entry[2]))
+            # A block has paths as well, which may be empty: those say nothing, and do not end it.
+            words = (entry[2] or "").split()
+            if len(words) == 1:
+                values.setdefault(entry[1].lower(), _value(words[0]))
         else:
             in_block = False
             words = line.split()

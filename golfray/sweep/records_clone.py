@@ -22,6 +22,9 @@ from golfray.sweep.record_hyperparameters import Logged, read_log, script_defaul
 SUBMISSION = "submission.json"
 SCRIPT = "train_gpt.py"
 
+# Some records keep their logs in a folder of this name.
+_LOGS = "logs"
+
 _LARGEST_BYTES = 16_000_000
 # Bits per byte: guessing evenly among 1,024 tokens is 4.1, and no model of text comes near a half.
 _LEAST_BPB, _MOST_BPB = 0.5, 8.0
@@ -92,8 +95,13 @@ def _looks_like_record(folder: Path) -> bool:
     return any((folder / name).exists() for name in (SUBMISSION, SCRIPT)) or bool(_log_names(folder))
 
 
+def _logs(folder: Path) -> list[Path]:
+    """The training logs of a record."""
+    return [place / name for place in (folder, folder / _LOGS) for name in _log_names(place)]
+
+
 def _log_names(folder: Path) -> list[str]:
-    """Names that a training log may have."""
+    """Names in ``folder`` that a training log may have."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -109,7 +117,7 @@ def _read(folder: Path, root: Path, name: str, known: Observation | None) -> Obs
     submission = _submission(_content(folder / SUBMISSION, root))
     bpb, runs = _score(submission)
     size = _size(submission)
-    logs = [read_log(_content(folder / log, root)) for log in _log_names(folder)]
+    logs = [read_log(_content(log, root)) for log in _logs(folder)]
     settings, beyond = _settings(logs, submission, folder, root, known)
     if not settings:
         raise _Skipped(f"neither a log nor {SCRIPT} says what it ran with")

@@ -25,9 +25,13 @@ step:200/20000 train_loss:2.9767 train_time:9089ms step_avg:45.44ms
 step:12000/20000 val_loss:2.0619 val_bpb:1.2212 train_time:599973ms step_avg:45.33ms
 """
 
+# Paths of a block may be empty or have spaces; what comes after it looks like settings, and is none.
 LATE_LOG = """\
+====================
 Hyperparameters:
+  artifact_dir:\x20
   adam_wd: 0.02
+  data_dir: /home/some one/data
   ema_decay: 0.9965
   grad_clip_norm: 0.3
   matrix_bits: 6
@@ -41,8 +45,14 @@ Hyperparameters:
   tie_embeddings: True
   warmdown_frac: 0.75
   warmdown_iters: 3500
+====================
 matrix_lr: 0.5
-5000/20000 train_loss: 2.4 train_time: 9.9m
+  qk_gain_init: 4.0
+warmup_step: 20/20
+0/20000 val_loss: 9.0085 val_bpb: 3.4874
+5000/20000 train_loss: 2.4 train_time: 9.9m tok/s: 6630508
+stopping_early: wallclock_cap train_time: 588188ms step: 5000/20000
+ttt_progress: batch 778/782 batch_loss:2.7982
 """
 
 SCRIPT = """\
@@ -77,6 +87,8 @@ def clone(tmp_path_factory) -> Clone:
     make_record(root, f"{TEN}/a-stock", GOOD)
     seeds = {str(seed): {"val_bpb": bpb, "artifact_bytes": 15_990_000 + seed} for seed, bpb in ((1, 1.08), (2, 1.1))}
     make_record(root, f"{TEN}/b-late", {"val_bpb": 1.07, "seed_results": seeds}, {"train_seed1.log": LATE_LOG})
+    (make_record(root, f"{TEN}/b-below", {"val_bpb": 1.07, "seed_results": seeds}, {}) / "logs").mkdir()
+    (root / "records" / TEN / "b-below" / "logs" / "train1.txt").write_text(LATE_LOG)
     disputed = {"one.log": STOCK_LOG, "two.log": STOCK_LOG.replace("matrix_lr:0.03", "matrix_lr:0.02")}
     make_record(root, "track_non_record_16mb/c-disputed", GOOD, disputed)
     make_record(root, f"{TEN}/2026-03-18_LowerLR", {"val_bpb": 1.223}, {"train.log": STOCK_LOG})
@@ -109,7 +121,7 @@ def clone(tmp_path_factory) -> Clone:
 
 def test_good_records_are_read_and_the_others_counted(clone: Clone) -> None:
     ids = [record.id for record in clone.observations.records]
-    assert ids == ["R05", f"{TEN}/a-stock", f"{TEN}/b-late", "track_non_record_16mb/c-disputed"]
+    assert ids == ["R05", f"{TEN}/a-stock", f"{TEN}/b-below", f"{TEN}/b-late", "track_non_record_16mb/c-disputed"]
     assert len(clone.skipped) == 16
 
 
@@ -178,6 +190,11 @@ def test_a_block_of_hyperparameters_ends_where_it_ends(clone: Clone) -> None:
         "model.tie_embeddings": True,
         "schedule.warmdown_share": 0.75,
     }
+
+
+def test_logs_in_a_folder_of_their_own_are_read(clone: Clone) -> None:
+    below, beside = (r for r in clone.observations.records if r.id.startswith(f"{TEN}/b-"))
+    assert below.settings == beside.settings
 
 
 def test_what_logs_disagree_on_is_not_known(clone: Clone) -> None:

@@ -68,6 +68,13 @@ def test_the_p_value_by_which_the_top_row_was_admitted():
     assert round(test.p, 3) == 0.188
 
 
+def test_the_test_that_a_record_itself_reports():
+    # R23's submission.json against R21: t 11.83 with 3.31 degrees of freedom. R21's SD is known to two digits.
+    test = welch(sample_of([1.11508120, 1.11437394, 1.11475014]), Sample(3, 1.11937967, 0.00058))
+    assert test is not None
+    assert (test.t, test.df) == (pytest.approx(11.8339, rel=5e-3), pytest.approx(3.3063, rel=5e-3))
+
+
 def test_welch_of_equal_samples_is_students():
     # With equal variances and sizes the degrees of freedom are 2 (n - 1).
     test = welch(Sample(4, 1.0, 0.1), Sample(4, 1.2, 0.1))
