@@ -47,9 +47,13 @@ def ended_trials(record: StudyRecord) -> int:
 
 
 def counts_words(record: StudyRecord) -> str:
-    """How many of those ended as what, and how many run; "" where none was asked yet."""
-    ran = [trial for trial in record.trials if not trial.too_large]
-    ends = collections.Counter("running" if trial.outcome is None else trial.outcome.kind.value for trial in ran)
+    """How many of those ended as what, how many run, and how many wait for it; "" where none was asked yet."""
+    running = {trial.number for trial in running_trials(record)}
+    ends = collections.Counter(
+        trial.outcome.kind.value if trial.outcome is not None else "running" if trial.number in running else WAITING
+        for trial in record.trials
+        if not trial.too_large
+    )
     return ", ".join(f"{count} {kind}" for kind, count in ends.items())
 
 

@@ -126,6 +126,19 @@ def test_at_the_end(tmp_path):
     assert lines[-1] == f"next: golfray show trial {study.folder}/t006"
 
 
+def test_what_was_asked_and_does_not_run_yet_waits(tmp_path):
+    """Confirmations are all asked at once."""
+    script = Script()
+    script.start(trials=1)
+    script.run(1.9, 250_000, "preset")
+    for _ in range(3):
+        script.ask("replicate")
+    script.submit(1)
+    lines = lines_of(written(tmp_path / "muon", script))
+    assert lines[2] == "trials: 1 of 4 ended; 1 scored, 1 running, 2 waiting"
+    assert [line.partition(":")[0] for line in lines[3:5]] == ["  t001 replicate", "best feasible"]
+
+
 def test_points_refused_for_their_size_stand_beside_the_trials_that_ran(tmp_path):
     script = Script()
     script.start(trials=2)
