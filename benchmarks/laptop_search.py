@@ -198,7 +198,9 @@ def _mean(values: Sequence[float], sign: str = "") -> str:
 
 
 def _p(test: OneSided | None) -> str:
-    return "unknown" if test is None else f"{test.p:.3f}"
+    if test is None:
+        return "unknown"
+    return f"{test.p:.3f}" if test.p >= 0.001 else f"{test.p:.0e}"
 
 
 def main() -> None:
