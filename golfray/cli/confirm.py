@@ -34,11 +34,11 @@ def confirm(
     from golfray.cli.wiring import study_folder
 
     begun = time.time()
-    from golfray.sweep.study_folder import only_driver_of
+    from golfray.sweep.study_folder import CONFIRM, only_driver_of
 
     found = _of_one_study(trials)
     folder = study_folder(found[0].study.folder)
-    with only_driver_of(folder):
+    with only_driver_of(folder, CONFIRM):
         code = _confirm(found, folder, seeds, paired, allow_changes, begun, output)
     if code != OK:
         raise typer.Exit(code)

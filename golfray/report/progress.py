@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import statistics
 from collections.abc import Mapping
@@ -43,6 +44,22 @@ def running_trials(record: StudyRecord) -> list[TrialRecord]:
 def ended_trials(record: StudyRecord) -> int:
     """How many trials have ended for good; none of those that were refused for their size, which no budget counts."""
     return sum(trial.outcome is not None and not trial.too_large for trial in record.trials)
+
+
+def counts_words(record: StudyRecord) -> str:
+    """How many of those ended as what, how many run, and how many wait for it; "" where none was asked yet."""
+    running = {trial.number for trial in running_trials(record)}
+    ends = collections.Counter(
+        trial.outcome.kind.value if trial.outcome is not None else "running" if trial.number in running else WAITING
+        for trial in record.trials
+        if not trial.too_large
+    )
+    return ", ".join(f"{count} {kind}" for kind, count in ends.items())
+
+
+def too_large_words(count: int) -> str:
+    """How many points were refused for their size."""
+    return f"{'1 point was' if count == 1 else f'{count} points were'} refused before training, too large to fit"
 
 
 def planned_trials(record: StudyRecord) -> int | None:

@@ -13,7 +13,15 @@ from golfray.report.cost import cost_document, cost_line, forecast_document, stu
 from golfray.report.documents import running_entry, study_document
 from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
-from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
+from golfray.report.progress import (
+    counts_words,
+    ended_trials,
+    planned_trials,
+    position_of,
+    running_trials,
+    study_seconds_left,
+    too_large_words,
+)
 from golfray.report.summary import chosen_words, resume_command
 from golfray.sweep.choosing import best_feasible, choose
 from golfray.sweep.forecast import Forecast
@@ -140,7 +148,9 @@ class StudyStatus:
         record = self.record
         planned = planned_trials(record)
         of_all = "" if planned is None else f" of {planned}"
-        counts = ", ".join(f"{count} {kind}" for kind, count in record.counts.items()) or "none asked yet"
+        counts = counts_words(record) or "none asked yet"
+        too_large = sum(trial.too_large for trial in record.trials)
+        counts += f"; {too_large_words(too_large)}" if too_large else ""
         again = sum(len(trial.attempts) > 1 for trial in record.trials)
         more = f"; {again} with more than one attempt" if again else ""
         return f"{ended_trials(record)}{of_all} ended; {counts}{more}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import json
 import shlex
 from pathlib import Path
@@ -28,6 +27,7 @@ from golfray.report.numbers import (
     value_text,
 )
 from golfray.report.printable import line
+from golfray.report.progress import counts_words, too_large_words
 from golfray.report.ranking import outcome_words, ranked_trials, ranks
 from golfray.sweep.choosing import Choice, best_feasible
 from golfray.sweep.outcome import Kind
@@ -217,8 +217,7 @@ def _failures(record: StudyRecord) -> list[Text]:
             reason = first_line(trial.outcome.reason) or "no reason given"
             lines.append(line(f"t{trial.number:03d} {trial.outcome.kind.value}: {reason}"))
     elapsed, ran = record.driven_seconds, [trial for trial in record.trials if not trial.too_large]
-    ends = collections.Counter("running" if trial.outcome is None else trial.outcome.kind.value for trial in ran)
-    counted = ", ".join(f"{count} {kind}" for kind, count in ends.items()) or "none"
+    counted = counts_words(record) or "none"
     lines.append(
         line(
             f"{count_text(len(ran), 'trial')} in {seconds_text(elapsed)}: {counted}; {record.end_reason or 'not ended'}"
@@ -235,8 +234,7 @@ def _too_large(record: StudyRecord) -> list[Text]:
     if not names:
         return []
     some = names if len(names) <= _MOST_NAMES else [*names[: _MOST_NAMES - 1], "...", names[-1]]
-    what = "1 point was" if len(names) == 1 else f"{len(names)} points were"
-    return [line(f"{what} refused before training, too large to fit: {', '.join(some)}")]
+    return [line(f"{too_large_words(len(names))}: {', '.join(some)}")]
 
 
 def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]:

@@ -24,8 +24,10 @@ from golfray.sweep.events import LOG_NAME, StudyLocked, read_events
 
 DRIVER_NAME = "driver.json"
 
-# The verb that drives a study; every other one that holds its folder only keeps the log from growing meanwhile.
+# The verbs that drive a study; every other one that holds its folder only keeps the log from growing meanwhile.
 TUNE = "tune"
+CONFIRM = "confirm"
+_DRIVING = (TUNE, CONFIRM)
 
 # Who only looks whether the lock is held has it for microseconds; however many look, one turn comes in this time.
 _LOOKERS_SECONDS = 10.0
@@ -56,7 +58,7 @@ class StudyFolderError(Exception):
 class Driver:
     """The process that holds a study, as it signed: its number, its machine, since when (unix seconds), doing what.
 
-    Only the verb ``TUNE`` drives the study: the others write MLflow from its log.
+    The verbs ``TUNE`` and ``CONFIRM`` drive the study: the others write MLflow from its log.
     """
 
     pid: int
@@ -72,7 +74,7 @@ class Driver:
     @property
     def drives(self) -> bool:
         """Whether it runs trials."""
-        return self.verb == TUNE
+        return self.verb in _DRIVING
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
@@ -116,15 +118,17 @@ def existing_study(folder: Path) -> ConfigError:
 
 
 @contextlib.contextmanager
-def only_driver_of(folder: Path) -> Iterator[None]:
+def only_driver_of(folder: Path, verb: str = TUNE) -> Iterator[None]:
     """Keep every other driver out of a study's folder, from before anything is started in it until all has ended.
+
+    ``verb``: which one drives it.
 
     The log alone does not: it is opened once Ray runs, and a second start would have replaced the first one's token by
     then. Raises ``StudyLocked`` where another process holds it, ``StudyFolderError`` where the folder is not on a local
     disk or cannot be written.
     """
     check_local_disk(folder)
-    with _locked(folder, TUNE) as driver:
+    with _locked(folder, verb) as driver:
         try:
             _sign(folder, driver)
         except OSError as error:
@@ -276,6 +280,6 @@ def _why_locked(folder: Path, verb: str) -> str:
         return f"{folder}: another golfray is at work here; try again when it has ended"
     if not holder.drives:
         return f"{folder}: {holder} writes MLflow from its log; wait until that has ended, or end it: nothing is lost"
-    if verb == TUNE:
+    if verb in _DRIVING:
         return f"{folder}: {holder} runs it already; `golfray status {shlex.quote(str(folder))}` says how far it is"
     return f"{folder}: {holder} is at work here and writes MLflow itself; call this again when it has ended"

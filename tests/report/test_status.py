@@ -11,7 +11,7 @@ import pytest
 from golfray.report.lookup import load_study
 from golfray.report.status import StudyStatus, disk_bytes
 from golfray.sweep.events import encode_record
-from tests.report.scripted import eventful_study, plain_study
+from tests.report.scripted import Script, eventful_study, plain_study
 
 
 def written(folder, events):
@@ -124,6 +124,30 @@ def test_at_the_end(tmp_path):
     assert lines[0] == f"study muon in {study.folder}: ended, budget spent: 8 trials"
     assert lines[2] == "trials: 10 of 10 ended; 8 scored, 2 infeasible"
     assert lines[-1] == f"next: golfray show trial {study.folder}/t006"
+
+
+def test_what_was_asked_and_does_not_run_yet_waits(tmp_path):
+    """Confirmations are all asked at once."""
+    script = Script()
+    script.start(trials=1)
+    script.run(1.9, 250_000, "preset")
+    for _ in range(3):
+        script.ask("replicate")
+    script.submit(1)
+    lines = lines_of(written(tmp_path / "muon", script))
+    assert lines[2] == "trials: 1 of 4 ended; 1 scored, 1 running, 2 waiting"
+    assert [line.partition(":")[0] for line in lines[3:5]] == ["  t001 replicate", "best feasible"]
+
+
+def test_points_refused_for_their_size_stand_beside_the_trials_that_ran(tmp_path):
+    script = Script()
+    script.start(trials=2)
+    script.run(1.9, 250_000, "preset")
+    script.refuse_for_size(20_000)
+    script.refuse_for_size(30_000)
+    assert lines_of(written(tmp_path / "muon", script))[2] == (
+        "trials: 1 of 4 ended; 1 scored; 2 points were refused before training, too large to fit"
+    )
 
 
 def test_disk_use_is_that_of_all_files_below(tmp_path):

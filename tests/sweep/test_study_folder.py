@@ -108,15 +108,22 @@ def test_a_folder_in_the_place_of_the_signature_is_named(tmp_path: Path) -> None
             "`golfray track` (process {}) writes MLflow from its log; wait until that has ended, or end it",
         ),
         ("ui", "track", "`golfray ui` (process {}) writes MLflow from its log; wait until that has ended, or end it"),
+        ("tune", "confirm", "`golfray tune` (process {}) runs it already; `golfray status "),
+        ("confirm", "tune", "`golfray confirm` (process {}) runs it already; `golfray status "),
+        (
+            "confirm",
+            "track",
+            "`golfray confirm` (process {}) is at work here and writes MLflow itself; call this again",
+        ),
         ("tune", "track", "`golfray tune` (process {}) is at work here and writes MLflow itself; call this again when"),
     ],
 )
 def test_who_is_kept_out_hears_by_what(tmp_path: Path, holds: str, wants: str, message: str) -> None:
     def enter(verb: str) -> AbstractContextManager[None]:
-        return only_driver_of(tmp_path) if verb == "tune" else no_driver_in(tmp_path, verb)
+        return only_driver_of(tmp_path, verb) if verb in ("tune", "confirm") else no_driver_in(tmp_path, verb)
 
     with enter(holds):
-        assert (driver_of(tmp_path).verb, driver_of(tmp_path).drives) == (holds, holds == "tune")
+        assert (driver_of(tmp_path).verb, driver_of(tmp_path).drives) == (holds, holds in ("tune", "confirm"))
         with pytest.raises(StudyLocked) as caught, enter(wants):
             pass
     said = re.sub(r" on \S+, since [-\d]+ [:\d]+", "", str(caught.value))
