@@ -267,7 +267,7 @@ def _foreseen(
     bytes_code: int,
     calibration: SizeCalibration,
 ) -> Iterator[ForeseenPoint]:
-    """The first points as the study will ask them: what TPE draws before it has a model depends on no outcome."""
+    """The first points as the study will ask them: what is drawn before there is a model depends on no outcome."""
     planned = list(work_left(space, StudyRecord()).planned)
     # The cap and the worst score are only needed to tell it of outcomes, of which there are none.
     sampler = StudySampler(space.knobs, kind=space.sampler, seed=space.seed, cap_bytes=1, uniform_bpb=1.0)

@@ -6,8 +6,6 @@ asked. The event log is the truth; :meth:`StudySampler.restore` builds the same 
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,92 +16,42 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
+from golfray.sweep.gp_sampler import GaussianProcessSampler
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, dependency_order, parameters_of, walk
-from golfray.sweep.outcome import Kind, Outcome
+from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.verdict import Verdict, verdict_on
 from golfray.sweep.warm_start import FOREIGN_TRIALS, ForeignPoint
-
-BYTES_OVER_CAP = "bytes_over_cap"
-DIVERGED = "diverged"
-
-_CURVE_METRIC = "train/loss"
-
-# Optuna's steps are whole numbers: those of a run of the study's length.
-_WHOLE = 1000
 
 # Where optuna.samplers.TPESampler keeps its note about a running trial.
 _RELATIVE_PARAMS = "tpe:relative_params:"
-
 
 # Points before TPE has a model, planned ones included. Optuna's 10 would leave nothing of a study of 12 to it; on a
 # synthetic law of 12 knobs 3, 6 and 10 ended within each other's noise (docs/log.md).
 STARTUP_TRIALS = 5
 
-# TPE sorts and weighs all that it knows at every suggestion, which grows with a study. It knows the last this many told
-# trials and up to a block more: they are forgotten by blocks, since Optuna has to be told the others anew each time.
+# Ended trials before a Gaussian process takes over from TPE: with fewer, over a dozen knobs, it knows less than TPE
+# does and tries the corners of the space (docs/log.md).
+GP_STARTUP_TRIALS = 30
+
+# TPE sorts and weighs all that it knows at every suggestion, which grows with a study; a Gaussian process inverts a
+# matrix of it. They know the last this many told trials and up to a block more: trials are forgotten by blocks, since
+# Optuna has to be told the others anew each time.
 HISTORY = 1000
 HISTORY_BLOCK = 250
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """An outcome in Optuna's terms. ``value`` is in bits per byte; a constraint is violated where it is above 0."""
-
-    state: TrialState
-    value: float | None = None
-    constraints: dict[str, float] = dataclasses.field(default_factory=dict)
-    curve: dict[int, float] = dataclasses.field(default_factory=dict)
-
-
-def verdict_on(
-    outcome: Outcome,
-    curve: Sequence[tuple[int, Mapping[str, float]]],
-    *,
-    cap_bytes: int,
-    uniform_bpb: float,
-    size_reserve: float = 0.0,
-    share: float = 1.0,
-) -> Verdict:
-    """What the sampler is told of an outcome (design.md, "What the sampler is told").
-
-    ``size_reserve``: bytes that another seed of the point may be larger by, at the level of the chance constraint (see
-    :func:`golfray.sweep.fit.size_reserve`). A point that was refused because it cannot fit has the size that was
-    foreseen, and the worst score.
-
-    A short run, of a ``share`` below 1, is pruned with its score at its length: Optuna ranks what went further before
-    all that did not, and compares only what went equally far. Its size is not told.
-
-    A diverged run wrote no model, so nothing is known about its bytes: it violates its own constraint instead, by as
-    much as a file of twice the cap would, since violations of all constraints are ranked on one scale. Raises
-    ``ValueError`` where a run that was scored has no finite score or size.
-    """
-    if outcome.kind is Kind.INFEASIBLE and outcome.refused_margin is not None:
-        return Verdict(TrialState.COMPLETE, uniform_bpb, {BYTES_OVER_CAP: -outcome.refused_margin, DIVERGED: 0.0})
-    if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE) and share != 1.0:
-        return Verdict(TrialState.PRUNED, curve={round(_WHOLE * share): outcome.metrics["bpb/roundtrip"]})
-    if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE):
-        value, total = outcome.metrics.get("bpb/roundtrip", math.nan), outcome.metrics.get("bytes/total", math.nan)
-        if not (math.isfinite(value) and math.isfinite(total)):
-            raise ValueError(
-                f"a {outcome.kind} outcome needs finite bpb/roundtrip and bytes/total, got {value}, {total}"
-            )
-        return Verdict(TrialState.COMPLETE, value, {BYTES_OVER_CAP: total + size_reserve - cap_bytes, DIVERGED: 0.0})
-    if outcome.kind is Kind.DIVERGED:
-        return Verdict(TrialState.COMPLETE, uniform_bpb, {DIVERGED: float(cap_bytes)})
-    if outcome.kind is Kind.STOPPED:
-        points = {step: metrics[_CURVE_METRIC] for step, metrics in curve if _CURVE_METRIC in metrics}
-        return Verdict(TrialState.PRUNED, curve={step: value for step, value in points.items() if math.isfinite(value)})
-    return Verdict(TrialState.FAIL)
+GP_HISTORY = 200
+GP_HISTORY_BLOCK = 50
 
 
 class StudySampler:
     """Asks Optuna for points and tells it what they gave. Numbers are the study's trial numbers, not Optuna's.
 
-    ``kind`` is ``tpe`` or ``random``. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only
-    on n and on what was told before, never on how often or in which process the sampler was built. A point has the
-    parameters of the knobs that are active there, and of no others. ``foreign`` are points at which others ran: they
-    count as told once trial 0 has a score (:meth:`anchor`), until there are ``FOREIGN_TRIALS`` own trials; one that is
-    no point of these knobs is left out.
+    ``kind`` is ``tpe``, ``random``, or ``gp``: TPE until ``GP_STARTUP_TRIALS`` have ended, a Gaussian process from then
+    on. Ask number n draws from (``seed``, n) alone, so that a suggestion depends only on n and on what was told before,
+    never on how often or in which process the sampler was built. A point has the parameters of the knobs that are
+    active there, and of no others. ``foreign`` are points at which others ran: they count as told once trial 0 has a
+    score (:meth:`anchor`), until there are ``FOREIGN_TRIALS`` own trials; one that is no point of these knobs is left
+    out.
     """
 
     def __init__(
@@ -167,6 +115,8 @@ class StudySampler:
             trial.set_constraint(name, violation)
         for step, value in verdict.curve.items():
             trial.report(value, step)
+        for name, value in verdict.notes.items():
+            trial.set_user_attr(name, value)
         self._study.tell(trial, verdict.value, state=verdict.state)
 
     def anchor(self, trial_0_bpb: float) -> None:
@@ -240,17 +190,18 @@ class StudySampler:
         self._lost |= set(numbers.values())
 
     def _first_known(self, count: int) -> int:
-        """The first trial of which TPE still knows when it has been told of ``count``; random points know of none."""
+        """The first trial of which a model still knows when it has been told of ``count``; random points have none."""
         if self._kind == "random":
             return 0
-        return max(count - HISTORY, 0) // HISTORY_BLOCK * HISTORY_BLOCK
+        known, block = (GP_HISTORY, GP_HISTORY_BLOCK) if self._kind == "gp" else (HISTORY, HISTORY_BLOCK)
+        return max(count - known, 0) // block * block
 
     def _new_study(self) -> optuna.Study:
         # create_study announces itself on the console at INFO; the study's own log says the same.
         before = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
-            study = optuna.create_study(direction="minimize", sampler=self._sampler(0))
+            study = optuna.create_study(direction="minimize", sampler=optuna.samplers.RandomSampler(seed=0))
         finally:
             optuna.logging.set_verbosity(before)
         if self._trial_0_bpb is not None:
@@ -306,13 +257,20 @@ class StudySampler:
             distributions={name: self._distributions[name] for name in params},
             intermediate_values=verdict.curve,
             constraints=verdict.constraints,
+            user_attrs=verdict.notes,
         )
 
+    def _ended(self) -> int:
+        """How many own trials, of those still known, have ended."""
+        return sum(trial.state.is_finished() for trial in self._study.get_trials(deepcopy=False)) - self._foreign_told
+
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        # 32 bits: what both samplers' generators take as a seed.
+        # 32 bits: what Optuna's generators take as a seed.
         seed = int(numpy.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         if self._kind == "random":
             return optuna.samplers.RandomSampler(seed=seed)
+        if self._kind == "gp" and self._ended() >= GP_STARTUP_TRIALS:
+            return GaussianProcessSampler(self._distributions, least=STARTUP_TRIALS, seed=seed)
         with warnings.catch_warnings():
             # `group` has been an experiment of Optuna's since 2.8; a study cannot do anything about it.
             warnings.simplefilter("ignore", ExperimentalWarning)

@@ -142,8 +142,8 @@ class SpaceFile(_Entry):
     """How long to search."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the sampler; the trials' own seed is the setting runtime.seed."""
-    sampler: Literal["tpe", "random"] = "tpe"
-    """How points are chosen."""
+    sampler: Literal["tpe", "gp", "random"] = "tpe"
+    """How points are chosen; gp: by TPE for 30 trials, then by a Gaussian process."""
     stopping: Literal["off", "late_check", "rungs"] = "off"
     """late_check: what will not be the best is stopped late in its run; rungs: short runs first (docs/stopping.md)."""
     fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = DEFAULT_FIT_PROBABILITY

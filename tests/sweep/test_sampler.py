@@ -14,7 +14,8 @@ from golfray.sweep import sampler as sampler_module
 from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, parameters_of
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED, StudySampler, verdict_on
+from golfray.sweep.sampler import StudySampler
+from golfray.sweep.verdict import BYTES_OVER_CAP, DIVERGED, verdict_on
 
 KNOBS = (
     Knob("rate", FloatRange(0.01, 0.1, log=True)),
@@ -31,6 +32,12 @@ CONDITIONAL = (
     Knob("end", FloatRange(0.0, 1.0), preset_value=0.5, when=(Condition("decay", (0.0,)),)),
 )
 CAP, UNIFORM = 1000, 4.0
+
+
+@pytest.fixture(autouse=True)
+def _an_early_process(monkeypatch) -> None:
+    """A Gaussian process takes over as soon as TPE has a model: what is tested here has two dozen trials."""
+    monkeypatch.setattr(sampler_module, "GP_STARTUP_TRIALS", 8)
 
 
 def sampler(kind: str = "tpe", seed: int = 1, knobs: Sequence[Knob] = KNOBS) -> StudySampler:
@@ -90,12 +97,12 @@ class Lane:
         self.sampler.tell(number, outcome, trial.curve)
 
 
-@pytest.mark.parametrize("kind", ["tpe", "random"])
+@pytest.mark.parametrize("kind", ["tpe", "gp", "random"])
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("knobs", [KNOBS, CONDITIONAL], ids=["plain", "conditional"])
 def test_a_rebuilt_sampler_suggests_what_the_old_one_would_have(kind: str, lanes: int, knobs: Sequence[Knob]) -> None:
     lane = Lane(kind, knobs=knobs)
-    for number in range(26):
+    for number in range(20 if kind == "gp" else 26):
         rebuilt = sampler(kind, knobs=knobs)
         rebuilt.restore(lane.record)
         assert lane.ask() == rebuilt.suggest(number)
@@ -105,14 +112,16 @@ def test_a_rebuilt_sampler_suggests_what_the_old_one_would_have(kind: str, lanes
             lane.end(number - lanes + 1)
 
 
-@pytest.mark.parametrize("lag", [0, 2, 9])
-def test_tpe_forgets_what_is_old_and_a_rebuilt_one_forgets_the_same(monkeypatch, lag: int) -> None:
+@pytest.mark.parametrize(("kind", "lag"), [("tpe", 0), ("tpe", 2), ("tpe", 9), ("gp", 0), ("gp", 2)])
+def test_a_model_forgets_what_is_old_and_a_rebuilt_one_forgets_the_same(monkeypatch, kind: str, lag: int) -> None:
     """Also trials that still run when they are forgotten, and points that were placed."""
-    monkeypatch.setattr(sampler_module, "HISTORY", 8)
-    monkeypatch.setattr(sampler_module, "HISTORY_BLOCK", 4)
-    lane, known = Lane("tpe"), []
-    for number in range(30):
-        rebuilt = sampler()
+    prefix = {"tpe": "", "gp": "GP_"}[kind]
+    monkeypatch.setattr(sampler_module, f"{prefix}HISTORY", 8)
+    monkeypatch.setattr(sampler_module, f"{prefix}HISTORY_BLOCK", 4)
+    monkeypatch.setattr(sampler_module, "GP_STARTUP_TRIALS", 5)
+    lane, known = Lane(kind), []
+    for number in range(20 if kind == "gp" else 30):
+        rebuilt = sampler(kind)
         rebuilt.restore(lane.record)
         assert lane.ask() == rebuilt.suggest(number)
         heard = [(trial.params, trial.state, trial.value, trial.constraints) for trial in lane.sampler.trials]
@@ -155,12 +164,12 @@ def test_without_conditions_it_is_optuna_asked_for_all_parameters_at_once(kind: 
         plain.tell(trial, verdict.value, state=verdict.state)
 
 
-@pytest.mark.parametrize("kind", ["tpe", "random"])
+@pytest.mark.parametrize("kind", ["tpe", "gp", "random"])
 def test_a_point_has_the_parameters_of_active_knobs_alone(kind: str) -> None:
     lane = Lane(kind, knobs=CONDITIONAL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for number in range(40):
+        for number in range(30):
             params = lane.ask()
             expected = {"rate", "bits", "on", "share"}
             decay = 0.0
@@ -254,20 +263,22 @@ def test_placed_points_are_told_as_they_are() -> None:
     assert len(asked.trials) == 1
 
 
-def test_the_constraint_steers_tpe_towards_what_fits() -> None:
+@pytest.mark.parametrize(("kind", "trials"), [("tpe", 60), ("gp", 30)])
+def test_the_constraint_steers_a_model_towards_what_fits(kind: str, trials: int) -> None:
     """Bits above 6 are over the cap and score better; a sampler that heard only of scores would go there."""
 
     def infeasible_of_last(count: int, told: bool) -> int:
-        asked = sampler()
+        asked = sampler(kind)
         over = []
-        for number in range(60):
+        for number in range(trials):
             params = asked.suggest(number)
             total = 150.0 * params["bits"]
             over.append(total > CAP)
             heard = total if told else 0.0
-            kind = Kind.INFEASIBLE if heard > CAP else Kind.SCORED
+            ended = Kind.INFEASIBLE if heard > CAP else Kind.SCORED
             score = 2 + 0.2 * (8 - params["bits"]) + math.log(params["rate"] / 0.03) ** 2
-            asked.tell(number, Outcome(kind, "", {"bpb/roundtrip": score, "bytes/total": heard}), [])
+            asked.tell(number, Outcome(ended, "", {"bpb/roundtrip": score, "bytes/total": heard}), [])
         return sum(over[-count:])
 
-    assert infeasible_of_last(40, told=True) < infeasible_of_last(40, told=False) / 2
+    last = trials * 2 // 3
+    assert infeasible_of_last(last, told=True) < infeasible_of_last(last, told=False) / 2

@@ -216,7 +216,7 @@ def test_a_scale_changes_only_what_it_names(space_at) -> None:
             "scales.laptop.muon.ns_steps.low: must be < high (5), got 7",
         ),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nworkers: 3\n", 6, "multiple of workers"),
-        ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nsampler: tpee\n", 6, 'must be one of tpe, random, got "tpee"'),
+        ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nsampler: tpee\n", 6, 'must be one of tpe, gp, random, got "tpee"'),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nreplicates: 0\n", 6, "must be >= 1, got 0"),
         ("knobs: {muon.ns_steps: {low: 1, high: 5}}\nreplicates: 1001\n", 6, "must be <= 1000, got 1001"),
         ("knobs: {optimizer.matrix_lr: {low: 0.1, high: 1, step: .nan}}\n", 5, "must be a number above 0, got NaN"),

@@ -12,10 +12,11 @@ from golfray.core.settings import settings_from_dict
 from golfray.sweep.choosing import best_feasible
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED, StudySampler, verdict_on
+from golfray.sweep.sampler import StudySampler
 from golfray.sweep.size import expected_bytes_model
 from golfray.sweep.study_folder import create_study_folder
 from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE, SAMPLER
+from golfray.sweep.verdict import BYTES_OVER_CAP, DIVERGED, verdict_on
 from tests.sweep.conftest import BYTES_CODE, FIDELITY
 
 TINY = """\

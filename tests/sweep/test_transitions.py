@@ -21,7 +21,6 @@ from golfray.sweep.executor import Entered, Finished, Holding, Job, Progress, St
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.retry import CRASHES_A_TRIAL, DRIVER_LOST, PREEMPTIONS_A_TRIAL
-from golfray.sweep.sampler import BYTES_OVER_CAP, DIVERGED
 from golfray.sweep.sim.law import LAPTOP
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.sim.sizes import SimulatedSizes
@@ -30,6 +29,7 @@ from golfray.sweep.stopping import Finding, is_audited
 from golfray.sweep.study import Study
 from golfray.sweep.transitions import IllegalTransition, Stage, next_stage
 from golfray.sweep.trial_record import TrialRecord
+from golfray.sweep.verdict import BYTES_OVER_CAP, DIVERGED
 from tests.sweep.conftest import BYTES_CODE, DATA, FIDELITY, UNIFORM_BPB
 from tests.sweep.small_studies import RESUMED
 

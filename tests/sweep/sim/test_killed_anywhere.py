@@ -14,6 +14,7 @@ import pytest
 from golfray.sweep.events import LOG_NAME, EventLog, read_events
 from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord
+from golfray.sweep.sampler import GP_STARTUP_TRIALS
 from golfray.sweep.sim.simulation import Simulation
 from golfray.sweep.study import Study
 from tests.sweep.sim.conftest import SPACE
@@ -107,6 +108,13 @@ def test_a_killed_study_that_is_resumed_ends_as_it_would_have(
 ):
     whole = kill_and_resume(simulated, tmp_path, f"{SPACE}sampler: {sampler}\n", lanes, kills or all_kills)
     assert whole.counts.keys() >= {"scored", "infeasible", "diverged", "crashed"}
+
+
+@pytest.mark.slow
+def test_so_does_one_whose_process_has_taken_over(simulated, tmp_path: Path):
+    text = SPACE.replace("{trials: 10}", "{trials: 40}") + "sampler: gp\n"
+    whole = kill_and_resume(simulated, tmp_path, text, 1, 12)
+    assert sum(trial.told for trial in whole.trials) > GP_STARTUP_TRIALS
 
 
 @pytest.mark.slow
