@@ -200,7 +200,7 @@ def _mean(values: Sequence[float], sign: str = "") -> str:
 def _p(test: OneSided | None) -> str:
     if test is None:
         return "unknown"
-    return f"{test.p:.3f}" if test.p >= 0.001 else f"{test.p:.0e}"
+    return f"{test.p:.3f}" if test.p >= 0.001 else f"{test.p:.1e}"
 
 
 def main() -> None:
