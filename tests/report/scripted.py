@@ -62,6 +62,7 @@ class Script:
             changes=changes,
             left_space=[],
             reopened=[],
+            torn=None,
             **self._in_force(trials, None, 1, self.now + after),
         )
 

@@ -41,7 +41,7 @@ def base(tmp_path_factory) -> Space:
 
 
 def case_of(base: Space, number: int) -> Case:
-    case, draw = Case.of(base, number), random.Random(f"rules {number}")
+    case, draw = Case.of([base], number), random.Random(f"rules {number}")
     budget = dataclasses.replace(case.space.budget, trials=draw.choice([15, 30]), extra_seeds=draw.choice([3, 8]))
     rules = {"stopping": draw.choice(["late_check", "rungs"]), "sampler": draw.choice(["random", "tpe"])}
     return dataclasses.replace(case, space=dataclasses.replace(case.space, budget=budget, replicates=3, **rules))

@@ -75,7 +75,7 @@ def test_a_simulated_study_is_never_compared_with_a_real_one(simulated, make_in,
     assert real.simulation is None
     assert {record.fidelity_of(trial) for trial in record.trials if not trial.too_large} == {record.fidelity}
     assert json.loads(record.fidelity[0])["device"] == "simulated"
-    assert json.loads(real.fidelity)["device"] != "simulated"
+    assert json.loads(real.fidelity[0])["device"] != "simulated"
 
 
 @pytest.mark.parametrize("allow", [False, True])
