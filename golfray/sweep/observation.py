@@ -18,13 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from golfray.config.errors import ConfigError
 from golfray.config.schema import check_value
+from golfray.config.small_file import read_small_file
 
 SCHEMA = "golfray-observations/1"
 
 _PUBLISHED = "published_records.json"
-
-# A file with more than this is none of a few records.
-_LARGEST_BYTES = 20_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,16 +94,7 @@ def published_observations() -> Observations:
 
 def read_observations(path: Path) -> Observations:
     """The observations in a file. Raises ``ConfigError`` where it cannot be read or is not of the form."""
-    try:
-        if path.exists() and not path.is_file():
-            raise ConfigError("is no regular file", file=str(path))
-        with open(path, "rb") as file:
-            content = file.read(_LARGEST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    if len(content) > _LARGEST_BYTES:
-        raise ConfigError(f"is larger than {_LARGEST_BYTES:,} bytes, as no such file is", file=str(path))
-    return _parse(content, str(path))
+    return _parse(read_small_file(path), str(path))
 
 
 def observations_text(observations: Observations) -> str:

@@ -15,13 +15,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from golfray.config.errors import ConfigError, did_you_mean
+from golfray.config.small_file import read_small_file
 from golfray.sweep.resolved_diff import flat_configuration
 from golfray.sweep.scores import Run, ScoredText, Scores, check_bytes, implied_bytes, mean_bytes_per_token
 from golfray.sweep.significance import Noise, Sample, sample_of
 
 _ROWS_NAME = "reference_rows.json"
 
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Far beyond every score and every count, so that no sum of squares overflows.
+_Positive = Annotated[float, Field(gt=0, lt=1e6)]
+_Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class _Model(BaseModel):
@@ -32,19 +35,19 @@ class _Run(_Model):
     bpb: _Positive
     val_loss: _Positive | None = None
     seed: int | None = None
-    bytes_total: Annotated[int, Field(gt=0)] | None = None
+    bytes_total: _Count | None = None
 
 
 class _Summary(_Model):
-    n: Annotated[int, Field(ge=1)]
+    n: _Count
     mean: _Positive
-    sd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    sd: Annotated[float, Field(ge=0, lt=1e6)] | None = None
 
 
 class _Text(_Model):
     name: str
     digest: str | None = None
-    bytes: Annotated[int, Field(gt=0)] | None = None
+    bytes: _Count | None = None
     contaminated: bool | None = None
 
 
@@ -55,11 +58,11 @@ class _File(_Model):
     text: _Text
     evaluation: str
     fidelity: dict[str, bool | int | float | str | None]
-    tokens: Annotated[int, Field(gt=0)] | None = None
+    tokens: _Count | None = None
     bytes_per_token: _Positive | None = None
     runs: list[_Run] = []
     summary: _Summary | None = None
-    best_of: Annotated[int, Field(ge=1)] | None = None
+    best_of: _Count | None = None
     settings: dict[str, Any] | None = None
     note: str | None = None
 
@@ -80,9 +83,7 @@ def read_scores(path: Path) -> Scores:
     imply other bytes than its text has.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+        values = json.loads(read_small_file(path).decode("utf-8"))
     except json.JSONDecodeError as error:
         raise ConfigError(f"is not JSON: {error.msg}", file=str(path), line=error.lineno, column=error.colno) from error
     except (UnicodeDecodeError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """Scores from files and the published rows: what is read, and what is refused."""
 
 import json
+import os
 
 import pytest
 
@@ -22,7 +23,8 @@ CLAIMED = {
 def written(tmp_path):
     def write(content):
         path = tmp_path / "scores.json"
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
 
     return write
@@ -83,10 +85,16 @@ def test_a_file_of_ones_own(written):
         ("{", r":1:2: is not JSON: "),
         ("[]", "Input should be a valid dictionary"),
         ({**CLAIMED, "runs": []}, "either runs, a list with at least one, or summary must be given"),
-        ({**CLAIMED, "best_of": 0}, "best_of: Input should be greater than or equal to 1"),
+        ({**CLAIMED, "best_of": 0}, "best_of: Input should be greater than 0"),
         ({**CLAIMED, "scores": []}, "scores: Extra inputs are not permitted"),
         ({**CLAIMED, "runs": [{"bpb": "1.0"}]}, r"runs.0.bpb: Input should be a valid number"),
         ({**CLAIMED, "runs": [{"bpb": -1.0}]}, r"runs.0.bpb: Input should be greater than 0"),
+        ({**CLAIMED, "runs": [{"bpb": 1e308}, {"bpb": 1e308}]}, r"runs.0.bpb: Input should be less than 1000000"),
+        ({**CLAIMED, "tokens": 10**400}, "tokens: Input should be less than 9223372036854775808"),
+        ({**CLAIMED, "runs": [], "summary": {"n": 10**400, "mean": 1.0}}, "summary.n: Input should be less than"),
+        ({**CLAIMED, "runs": [], "summary": {"n": 2, "mean": 1.0, "sd": 1e308}}, "summary.sd: Input should be less"),
+        (b"\xff\xfe", "is not JSON: 'utf-"),
+        pytest.param("[" * 100_000, "is not JSON: maximum recursion depth", id="deep"),
     ],
 )
 def test_what_is_no_file_of_scores(written, content, message):
@@ -94,6 +102,17 @@ def test_what_is_no_file_of_scores(written, content, message):
     with pytest.raises(ConfigError, match=message) as refused:
         read_scores(path)
     assert str(refused.value).startswith(str(path))
+
+
+def test_what_is_too_large_is_not_read(written):
+    with pytest.raises(ConfigError, match=r"scores\.json: is larger than 20,000,000 bytes"):
+        read_scores(written(" " * 20_000_001))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ConfigError, match=r"pipe\.json: is no regular file"):
+        read_scores(tmp_path / "pipe.json")
 
 
 def test_files_and_rows_that_are_not_there(tmp_path):
