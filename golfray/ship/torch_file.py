@@ -11,10 +11,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import errno
 import math
 import pickletools
 import struct
+import sys
 import zipfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -152,22 +152,27 @@ class TorchFile:
 @contextlib.contextmanager
 def _damage_said(what: str) -> Iterator[None]:
     """A damaged archive is a ``ValueError`` that says ``what``; a disk that cannot be read stays the disk's fault."""
+    outside = sys.exc_info()[1]  # what a caller is dealing with already is no cause of what happens here
     try:
         yield
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, struct.error, ValueError) as error:
-        # zipfile calls what a disk said no zip file. A place outside the file, which damage can name, is EINVAL.
+        # zipfile calls what a disk said no zip file.
         cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, OSError) and cause.errno != errno.EINVAL:
+        while cause is not None and cause is not outside:
+            if isinstance(cause, OSError) and not isinstance(cause, _OutsideError):
                 raise cause from None
             cause = cause.__context__
         raise ValueError(f"{what}: {error}") from error
 
 
+class _OutsideError(OSError):
+    """A place outside a file, which damage can name; zipfile expects of a file that it refuses one so."""
+
+
 class _Bounded:
     """A file of which at most ``most`` bytes can be asked for at once: first those that a directory can have.
 
-    Places outside it are refused as a disk's file refuses those before its beginning; one in memory does otherwise.
+    Places outside it are refused here, before the file is asked: no error of the file itself is about one.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -175,10 +180,10 @@ class _Bounded:
         self.tell, self.seekable = file.tell, file.seekable
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a place, from the beginning, here or the end. Raises ``OSError``, EINVAL, outside the file."""
+        """Go to a place, from the beginning, here or the end. Raises ``_OutsideError`` outside the file."""
         place += (0, self._file.tell(), self.size)[whence]
         if not 0 <= place <= self.size:
-            raise OSError(errno.EINVAL, f"place {place} is outside its {self.size} bytes")
+            raise _OutsideError(f"place {place} is outside its {self.size} bytes")
         return self._file.seek(place)
 
     def read(self, count: int = -1) -> bytes:
