@@ -15,40 +15,14 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from golfray.ship.packer import bytes_code
+# Run as a script, so that the folder of this file is the first place of imports.
+from choosing import SPACE, run
+
 from golfray.sweep.observation import published_observations, write_observations
 from golfray.sweep.records import StudyRecord
-from golfray.sweep.sim.clock import FakeClock
-from golfray.sweep.sim.executor import SimulatedExecutor
-from golfray.sweep.sim.law import LAWS
-from golfray.sweep.sim.simulation import Simulation
-from golfray.sweep.sim.sizes import SimulatedSizes
-from golfray.sweep.space import Space, load_space
-from golfray.sweep.study import Study
+from golfray.sweep.space import load_space
 
-SPACE = Path(__file__).parents[1] / "search_spaces" / "muon.yaml"
 AFTER = (6, 8, 12, 16, 24, 32, 48)
-
-
-def run(space: Space, folder: Path, luck: int) -> StudyRecord:
-    """One simulated study on one lane."""
-    config = space.base.config
-    law, clock = LAWS["full"], FakeClock(1e9)
-    simulation = Simulation.from_options("full", [f"seed={luck}"])
-    executor = SimulatedExecutor(simulation, clock, workers=config.workers, limits=space.limits)
-    folder.mkdir(parents=True)
-    return Study(
-        space,
-        executor,
-        folder,
-        bytes_code=bytes_code(config.to_run_settings(0)),
-        uniform_bpb=law.uniform_bpb,
-        data={"folder": "", "name": "simulated", "reference": {"uniform": law.uniform_bpb}, "warning": None},
-        clock=clock.now,
-        now=clock.now,
-        simulation=simulation.to_record(),
-        sizes=SimulatedSizes(law),
-    ).run()
 
 
 def best_after(record: StudyRecord, count: int) -> float:
