@@ -257,10 +257,11 @@ def _next_commands(record: StudyRecord, folder: Path, said: Claim) -> list[Text]
 
 
 def resume_command(record: StudyRecord, folder: Path) -> str:
-    """What to type to go on with a study that did not come to its end, tracked where it was."""
+    """What to type to go on with a study that did not come to its end: tracked where it was, simulated if it was."""
     uri = record.header.get("tracking_uri")
     tracked = "" if uri is None else f" --tracking-uri {shlex.quote(uri)}"
-    return f"golfray tune --resume {shlex.quote(str(folder))}{tracked}"
+    simulated = "" if record.simulation is None else " --executor sim"
+    return f"golfray tune --resume {shlex.quote(str(folder))}{tracked}{simulated}"
 
 
 def _mlflow_page(record: StudyRecord, folder: Path) -> str:

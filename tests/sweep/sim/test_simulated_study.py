@@ -1,10 +1,12 @@
 """A study on a simulated machine: an ordinary log in simulated time, and never to be taken for a real one."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from golfray.config.errors import ConfigError
+from golfray.report.summary import resume_command
 from golfray.sweep.choosing import best_feasible
 from golfray.sweep.events import LOG_NAME, read_events
 from golfray.sweep.outcome import Kind
@@ -127,3 +129,8 @@ def test_a_study_that_was_left_goes_on_in_its_own_time(simulated, watcher_class)
     assert what_came_of(resumed) == whole
     assert resumed.simulation == ALONE.to_record()
     assert StudyRecord.load(study.folder).generation == 2
+
+
+def test_what_is_printed_to_go_on_goes_on_in_the_simulator(simulated, tmp_path):
+    record = simulated(Simulation(scale="laptop"), SPACE, tmp_path / "study").run()
+    assert resume_command(record, Path("studies/s")) == "golfray tune --resume studies/s --executor sim"
