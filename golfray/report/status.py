@@ -11,6 +11,7 @@ from typing import Any
 from golfray.config.sizes import count_text, size_text
 from golfray.report.cost import cost_document, cost_line, forecast_document, study_forecast, time_words
 from golfray.report.documents import running_entry, study_document
+from golfray.report.lane_time import lane_time_line
 from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import ended_trials, planned_trials, position_of, running_trials, study_seconds_left
@@ -100,11 +101,11 @@ class StudyStatus:
     def lines(self) -> list[str]:
         """For a person, a fact a line."""
         record, header = self.record, self.record.header
-        cost = cost_line(record, self._until, self._forecast)
+        cost, lane_time = cost_line(record, self._until, self._forecast), lane_time_line(record)
         lines = [
             f"study {record.name} in {self.study.folder}: {self._condition_words()}",
             f"  {header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
-            f"{header['slots']} at once, cap {record.cap_bytes:,} bytes",
+            f"{record.generations[-1].now.slots} at once, cap {record.cap_bytes:,} bytes",
             *(["  SIMULATED: no model was trained, and no number here is evidence"] if record.simulation else []),
             f"trials: {self._trials_words()}",
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
@@ -113,6 +114,7 @@ class StudyStatus:
             f"seed noise: {claim(record).noise}",
             *([stopped_trials(record).words()] if record.stopping == LATE_CHECK else []),
             f"time: {self._time_words()}",
+            *([] if lane_time is None else [lane_time]),
             *([] if cost is None else [cost]),
             f"disk: {size_text(self.disk_bytes)}",
         ]
