@@ -223,12 +223,14 @@ def allowance(
         rate = holding.nodes * price.usd_per_hour / 3600
         caps.append(((budget.usd - (spent.usd or 0.0)) / rate, f"{budget.usd:g} USD"))
     if budget.gpu_hours is not None:
-        if holding.gpus == 0:
+        if holding.gpus == 0 and spent.gpu_s == 0:
             raise ConfigError(
                 f"budget.gpu_hours is {budget.gpu_hours:g}, but no GPU is held here, so none would ever be booked; "
                 "use minutes or usd"
             )
-        caps.append(((3600 * budget.gpu_hours - spent.gpu_s) / holding.gpus, f"{budget.gpu_hours:g} GPU-hours"))
+        # Where all of them are gone for now, they come back.
+        gpus = max(holding.gpus, 1)
+        caps.append(((3600 * budget.gpu_hours - spent.gpu_s) / gpus, f"{budget.gpu_hours:g} GPU-hours"))
     seconds, cap = min(caps)
     reserve_s = 0.0
     if seconds < math.inf:
