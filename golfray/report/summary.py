@@ -55,7 +55,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
         _print(console, knobs_table(record, console.width), *apart)
     said = claim(record)
     parts = [
-        _failures(record, verbose),
+        _failures(record, wide=console.is_terminal or verbose, verbose=verbose),
         [*_best_lines(record, said), *_claim_lines(said), *_reference_lines(record)],
     ]
     for part in parts:
@@ -211,7 +211,7 @@ def _reference_lines(record: StudyRecord) -> list[Text]:
     return lines
 
 
-def _failures(record: StudyRecord, verbose: bool) -> list[Text]:
+def _failures(record: StudyRecord, *, wide: bool, verbose: bool) -> list[Text]:
     lines = []
     for trial in record.trials:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
@@ -227,7 +227,7 @@ def _failures(record: StudyRecord, verbose: bool) -> list[Text]:
     )
     lines += _too_large(record)
     lane_time, recompiled = lane_time_line(record, all_parts=verbose), recompiled_words(record)
-    if lane_time is not None:
+    if wide and lane_time is not None:
         lines.append(line(lane_time))
     if recompiled is not None:
         lines.append(line(recompiled, "yellow"))

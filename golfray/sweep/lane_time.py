@@ -107,12 +107,16 @@ def _of_driver(driver: Generation, lanes: list[list[AttemptRecord]]) -> Iterator
 
 
 def _of_attempt(attempt: AttemptRecord, seconds: float) -> Iterator[tuple[str, float]]:
-    """The phases of one that gave an answer, as the ranks measured them, and what they leave of its time."""
-    if attempt.outcome is None or attempt.outcome.kind not in _ANSWERS:
+    """The phases of one that gave an answer, as the ranks measured them, and what they leave of its time.
+
+    Of one that has not ended: its phases so far.
+    """
+    if attempt.outcome is not None and attempt.outcome.kind not in _ANSWERS:
         yield LOST, seconds
         return
     left = seconds
-    for phase, spent in attempt.outcome.phases.items():
+    phases = attempt.phase_seconds if attempt.outcome is None else attempt.outcome.phases
+    for phase, spent in phases.items():
         # The driver's clock and a rank's differ in how late they hear of things.
         inside = min(spent, left)
         yield phase, inside
