@@ -16,16 +16,24 @@ if TYPE_CHECKING:
 
 
 def drive(
-    prepared: Prepared, folder: Path, output: Output, held_since: float, conduct: Callable[[Study], StudyRecord]
+    prepared: Prepared,
+    folder: Path,
+    output: Output,
+    held_since: float,
+    conduct: Callable[[Study], StudyRecord],
+    *,
+    isolate: bool = False,
 ) -> tuple[StudyRecord, int | None]:
     """Start the lanes and let ``conduct`` run the study on them until it ends, however that is.
 
-    ``held_since``: when the command began, in unix seconds; this machine is booked from then on. Returns
-    its record, and the exit code that follows from an interruption, None where there was none.
+    ``held_since``: when the command began, in unix seconds; this machine is booked from then on. ``isolate``: every
+    trial has ranks of its own. Returns the study's record, and the exit code that follows from an interruption, None
+    where there was none.
     """
     from golfray.cli.interrupts import Interrupts
     from golfray.cli.observers import study_observers
     from golfray.cluster.executor import RayExecutor
+    from golfray.cluster.recycling import Recycling
     from golfray.sweep.study import Study
     from golfray.tracking.mlflow_observer import MlflowObserver
 
@@ -40,6 +48,7 @@ def drive(
                 max_lanes=prepared.left.most_lanes,
                 data=prepared.corpus.settings(),
                 limits=space.limits,
+                recycling=Recycling(trials=1) if isolate else None,
             )
         )
         study = Study(

@@ -36,6 +36,7 @@ from golfray.cli.inspect import logs, show_trial, status
 from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
+from golfray.cli.running import list_studies, stop
 from golfray.cli.show import show_app
 from golfray.cli.show_knobs import show_knobs
 from golfray.cli.size import size
@@ -86,8 +87,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, status, logs, size, confirm, claim, compare, train, score, export, pack, selftest, track, ui):
+for verb in (tune, status, logs, stop, size, confirm, claim, compare, train, score, export, pack, selftest, track, ui):
     app.command()(verb)
+app.command("ls")(list_studies)
 app.command("import-records")(import_records)
 data_app.command()(fetch)
 app.add_typer(data_app, name="data")

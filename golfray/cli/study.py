@@ -49,6 +49,9 @@ def tune(
     sim: list[str] = typer.Option(
         [], metavar="NAME=VALUE", help="With --executor sim: lanes, seed, or a share of what goes wrong, as crash=0.05."
     ),
+    isolate: bool = typer.Option(
+        False, "--isolate", help="Start new ranks for every trial, which costs seconds each (docs/overhead.md)."
+    ),
     *,
     output: Output,
 ) -> None:
@@ -60,7 +63,7 @@ def tune(
     begun = time.time()
     simulated = executor is ExecutorName.SIM
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
-    _refuse_half_simulated(simulated, sim, dry_run)
+    _refuse_half_simulated(simulated, sim, dry_run, isolate)
     space = None if space_file is None else read_space(space_file, sets, simulated=simulated)
     # Before anything heavy: a price that is wrong is a typing mistake.
     price = None if space is None else study_price(space, None, usd_per_hour)
@@ -123,6 +126,7 @@ def tune(
                 output,
                 begun,
                 lambda study: study.resume(prepared.changes) if prepared.resumes else study.run(),
+                isolate=isolate,
             )
             code = show_end(record, folder, output, interrupted)
     if code != OK:
@@ -142,9 +146,11 @@ def _refuse_contradictions(
         raise typer.BadParameter("--dry-run plans a new study; `golfray status` says what is left of one")
 
 
-def _refuse_half_simulated(simulated: bool, sim: list[str], dry_run: bool) -> None:
+def _refuse_half_simulated(simulated: bool, sim: list[str], dry_run: bool, isolate: bool) -> None:
     if sim and not simulated:
         raise typer.BadParameter("--sim means something with --executor sim only")
+    if isolate and (simulated or dry_run):
+        raise typer.BadParameter("--isolate is about the ranks of real trials; leave it out of a plan or a simulation")
     if dry_run and simulated:
         raise typer.BadParameter(
             "--dry-run plans a real study; a simulated one takes seconds: leave --executor sim out"

@@ -28,6 +28,9 @@ from golfray.sweep.outcome import Kind, Outcome
 # What `take` answers once the study is over.
 NO_MORE_JOBS = ""
 
+# A node that is gone is replaced within minutes, if at all; the others cost their price meanwhile.
+ROOM_SECONDS = 900.0
+
 _WATCH_SECONDS = 0.5
 
 
@@ -82,6 +85,10 @@ class Broker:
         await self._until(lambda: self._ledger.has_events, timeout)
         return self._ledger.take_events()
 
+    async def lanes(self) -> tuple[int, list[str]]:
+        """How many jobs can run at once, and what happened to lanes since the last call, for a person."""
+        return self._lanes.usable(), self._lanes.take_news()
+
     async def close(self, reason: str) -> None:
         """Cancel what is unfinished, answer Tune and the ranks that nothing more comes, wait for the last end."""
         self._closed = True
@@ -90,12 +97,21 @@ class Broker:
         await self._notify()
         await self._until(lambda: not self._ledger.unfinished(), self._closing_s)
 
-    async def watch(self) -> None:
-        """Enforce the limits until closed and done; the executor starts this once."""
+    async def watch(self) -> str | None:
+        """Enforce the limits until closed and done; the executor starts this once.
+
+        Returns why nothing can run any more: for too long no node has had room for a lane.
+        """
+        had_room = time.monotonic()
         while not (self._closed and not self._ledger.unfinished()):
             await asyncio.sleep(_WATCH_SECONDS)
-            self._enforcer.look(time.monotonic())
+            now = time.monotonic()
+            self._enforcer.look(now)
+            had_room = now if self._lanes.usable() or not self._lanes.waits_for_room() else had_room
+            if now > had_room + ROOM_SECONDS:
+                return f"no node of the cluster has had room for a lane for {ROOM_SECONDS:g} s"
             await self._notify()
+        return None
 
     # --- Tune's side ---
 
@@ -146,11 +162,13 @@ class Broker:
                 lane.group != seat.group
                 or len(lane.jobs) > index
                 or self._closed
+                or lane.recycling is not None
                 or self._ledger.first(Stage.READY) is not None
             ),
             None,
         )
-        if lane.group != seat.group or (self._closed and len(lane.jobs) <= index):
+        ending = self._closed or lane.recycling is not None
+        if lane.group != seat.group or (ending and len(lane.jobs) <= index):
             return None
         if len(lane.jobs) <= index:
             entry = self._ledger.first(Stage.READY)
@@ -205,7 +223,23 @@ class Broker:
             self._ledger.finish(entry, own_outcome(entry, outcome))
             await self._notify()
 
+    async def recycle(self, seat: Seat, reason: str) -> None:
+        """A rank should run no more jobs; answers when it may leave, which ends its peers: the last one has ended."""
+        lane = self._lanes[seat.lane]
+        if lane.group == seat.group:
+            self._lanes.recycle(seat.lane, reason)
+            await self._notify()
+        await self._until(
+            lambda: lane.group != seat.group or all(entry.stage is not Stage.RUNNING for entry in lane.jobs), None
+        )
+
     # --- the lanes' side ---
+
+    async def resize(self, room: int) -> list[str]:
+        """The cluster holds ``room`` lanes now; returns the names of those that are to be started."""
+        names = [] if self._closed else self._lanes.resize(room)
+        await self._notify()
+        return names
 
     async def group_failed(self, lane_name: str, errors: dict[int, RankError]) -> None:
         """Train's controller saw ranks of a lane fail and is about to restart all of them.
@@ -233,11 +267,8 @@ class Broker:
         A trainer that never ran a job would only fail again.
         """
         lane = self._lanes[lane_name]
-        again = lane.worked and not self._closed and lane.lost is None
         self._lanes.retire(lane, {}, reason)
-        lane.worked = False
-        if not again:
-            lane.lost = lane.lost or reason
+        again = not self._closed and self._lanes.goes_on(lane_name, reason)
         self._lanes.fail_without()
         await self._notify()
         return again, lane.last_group

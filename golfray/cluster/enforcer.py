@@ -67,7 +67,7 @@ class Enforcer:
     def _start_waits_anew(self, now: float) -> None:
         """A job waits for a lane only while one is free for it: not taken by another, nor by those before it."""
         busy = sum(entry.stage is Stage.RUNNING for entry in self._ledger.unfinished())
-        free = self._lanes.not_lost() - busy
+        free = self._lanes.usable() - busy
         for entry in self._ledger.unfinished():
             if entry.stage is not Stage.RUNNING:
                 if free <= 0:

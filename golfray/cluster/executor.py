@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.nodes import RayNodes
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
+from golfray.cluster.recycling import Recycling
 from golfray.core.settings import DataSettings
 from golfray.sweep.executor import Finished, Holding, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
@@ -25,6 +27,9 @@ _END_SECONDS = 15.0
 _SERVICES = "the study's broker or the host of its lanes"
 # They only pass words on, so they answer in milliseconds; a machine that is short of everything, in seconds.
 _ANSWER_SECONDS = 120.0
+
+# How often the cluster is asked for its nodes.
+_NODES_SECONDS = 2.0
 
 
 class RayExecutor:
@@ -37,7 +42,10 @@ class RayExecutor:
     runs; None leaves it unchecked. ``run``: what every rank calls for a job, as "module:function" with the signature of
     ``golfray.core.trial.run_trial``; None: what the job's settings need. ``limits``: a job that is longer in a phase
     counts as hung (None: the usual ones). ``cancel_grace_s``: how long a job that was asked to end may take before its
-    lane is killed.
+    lane is killed. ``recycling``: when a lane's ranks are started anew between two jobs (None: the usual limits).
+
+    A cluster at an ``address`` may grow and shrink: nodes that join get lanes, a lane that loses its node waits for
+    another one, and :attr:`slots` follows. After a quarter of an hour without room for any lane the executor gives up.
 
     Raises :class:`golfray.cluster.preflight.EnvironmentProblem` where Ray cannot run, not even one lane fits, or a node
     lacks the data or cannot write. Starting returns before the ranks are up; jobs may be submitted at once. Once Ray or
@@ -58,7 +66,13 @@ class RayExecutor:
         run: str | None = None,
         limits: PhaseLimits | None = None,
         cancel_grace_s: float = 30.0,
+        recycling: Recycling | None = None,
     ) -> None:
+        self._recycling = recycling or Recycling()
+        self._local = address is None
+        self._news: list[str] = []
+        self._holding: Holding | None = None
+        self._holding_asked = 0.0
         self._study_folder = study_folder.resolve()
         self._cancel_grace_s = cancel_grace_s
         self._open: dict[str, Job] = {}
@@ -71,7 +85,8 @@ class RayExecutor:
         self._watched: list[Any] = []
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
-            self._plan = self._start(workers, device, address, max_lanes, data, run, limits or PhaseLimits())
+            self._plan = self._start(workers, device, max_lanes, data, run, limits or PhaseLimits())
+            self._slots = self._plan.slots
         except BaseException:
             self.close(at_once=True)
             raise
@@ -80,7 +95,6 @@ class RayExecutor:
         self,
         workers: int,
         device: str,
-        address: str | None,
         max_lanes: int | None,
         data: DataSettings | None,
         run: str | None,
@@ -89,7 +103,7 @@ class RayExecutor:
         import ray
 
         plan = plan_lanes(ray.available_resources(), workers, device, max_lanes)
-        local = address is None
+        local = self._local
         check_nodes(plan, data, self._study_folder, local)
         scratch = self._session.folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)  # an earlier driver's
@@ -100,23 +114,32 @@ class RayExecutor:
         # Processes of a cluster of our own have the variables from its servers.
         variables = {} if local else {"runtime_env": {"env_vars": VARIABLES}}
         host = ray.remote(**on_head, **variables, max_concurrency=CALLS_AT_ONCE)(Host)
-        self._host = host.remote(self._broker, plan, names, scratch, run, local)
+        self._host = host.remote(self._broker, plan, names, scratch, run, local, self._recycling)
         # Neither ends before the study does, unless it fails.
         self._watched = [self._broker.watch.remote(), self._host.tune_failure.remote()]
         return plan
 
     @property
     def slots(self) -> int:
-        """How many jobs run at once: one a lane."""
-        return self._plan.slots
+        """How many jobs run at once: one a lane. Where none is left for now, one waits for it."""
+        return max(self._slots, 1)
+
+    def news(self) -> list[str]:
+        """What happened to lanes since the last call: added, lost, their ranks started anew."""
+        news, self._news = self._news, []
+        return news
 
     @property
     def holding(self) -> Holding:
         """All nodes of the cluster with all their GPUs, whether lanes use them or not."""
         import ray
 
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        return Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))
+        fixed = self._local and self._holding is not None
+        if self._holding is None or not (fixed or time.monotonic() < self._holding_asked + _NODES_SECONDS):
+            nodes = [node for node in ray.nodes() if node["Alive"]]
+            self._holding = Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))
+            self._holding_asked = time.monotonic()
+        return self._holding
 
     def describe(self) -> list[str]:
         """Lines that say the concurrency, how it follows from the machine, and where Ray's files are."""
@@ -138,7 +161,10 @@ class RayExecutor:
         """What happened since the last call, waiting up to ``timeout`` seconds for the first."""
         if not self._closed:
             self._check_cluster()
-            return self._settle(self._ask("events", timeout, wait_s=timeout))
+            events = self._settle(self._ask("events", timeout, wait_s=timeout))
+            self._slots, news = self._ask("lanes")
+            self._news += news
+            return events
         events, self._pending = self._pending, []
         return events
 
@@ -226,8 +252,7 @@ class RayExecutor:
         if (dead := self._dead_server()) is not None:
             raise self._broken(dead)
         for ended in ray.wait(self._watched, num_returns=len(self._watched), timeout=0)[0]:
-            reason = self._answer(ended, _ANSWER_SECONDS)
-            raise self._broken(f"Tune ended: {reason}" if reason else "the broker or Tune ended by itself")
+            raise self._broken(self._answer(ended, _ANSWER_SECONDS) or "the broker or Tune ended by itself")
 
     def _dead_server(self) -> str | None:
         return self._session.servers.dead() if self._session.servers is not None else None

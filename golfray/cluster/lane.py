@@ -31,10 +31,13 @@ from golfray.cluster.deaths import count_oom_kills
 from golfray.cluster.entries import load_run, run_of
 from golfray.cluster.errors import describe_error, error_identity
 from golfray.cluster.preflight import LanePlan
+from golfray.cluster.rank_cache import RankCache, compile_counts
 from golfray.cluster.rank_output import output_into, rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
+from golfray.cluster.recycling import RankMemory, Recycling, device_bytes, resident_bytes
 from golfray.cluster.stacks import allow_inspection
 from golfray.core.settings import settings_from_dict
+from golfray.sweep.compile_cache import cache_folder
 from golfray.sweep.executor import Job
 
 # Start-up problems (no room, a rank that does not come up) are tried again this often before the lane is given up.
@@ -42,14 +45,27 @@ _START_RETRIES = 2
 
 
 class RankFailed(RuntimeError):
-    """Ends a rank after its job raised, which makes Train start the lane anew; carries words, nothing to unpickle."""
+    """Ends a rank, which makes Train start the lane anew; carries words, nothing to unpickle.
+
+    Raised after its job did, and where it should run no more of them.
+    """
 
 
 class Lane:
     """Runs the trainers of one lane in a thread of the host until the broker sends its ranks home."""
 
-    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str | None, local: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: LanePlan,
+        broker: Any,
+        scratch: Path,
+        run: str | None,
+        local: bool,
+        recycling: Recycling,
+    ) -> None:
         self.name = name
+        self._recycling = recycling
         self._plan = plan
         self._broker = broker
         self._scratch = scratch
@@ -87,7 +103,13 @@ class Lane:
         plan = self._plan
         return TorchTrainer(
             serve_jobs,
-            train_loop_config={"lane": self.name, "broker": self._broker, "run": self._run, "device": plan.device},
+            train_loop_config={
+                "lane": self.name,
+                "broker": self._broker,
+                "run": self._run,
+                "device": plan.device,
+                "recycling": self._recycling,
+            },
             scaling_config=ray.train.ScalingConfig(
                 num_workers=plan.workers,
                 use_gpu=plan.device == "cuda",
@@ -129,12 +151,29 @@ def serve_jobs(config: dict[str, Any]) -> None:
         broker.join.remote(seat, RankProcess(context.current_actor, os.getpid(), born, context.get_node_id()))
     ):
         return
+    cache = RankCache(_session_folder() / "compile-cache" / f"{seat.lane}-rank-{seat.rank}", cache_folder())
+    cache.open()
+    gives = ray.train.get_context().get_local_rank() == 0  # its peers compile the same
+    memory = RankMemory(config["recycling"], device_bytes, resident_bytes)
     index = 0
     while (job := ray.get(broker.next_job.remote(seat, index))) is not None:
         index += 1
         if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
+            cache.fill()
             _run_job(broker, seat, job, config["run"], config["device"])
             _forget_last_job()
+            if gives:
+                cache.give()
+            if (reason := memory.why_recycle()) is not None:
+                ray.get(broker.recycle.remote(seat, reason))
+                raise RankFailed(f"recycled: {reason}")
+
+
+def _session_folder() -> Path:
+    """Where Ray keeps its own files on this machine while this cluster runs."""
+    node = ray._private.worker._global_node
+    assert node is not None, "a Train worker always belongs to a node"
+    return Path(node.get_session_dir_path())
 
 
 def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) -> None:
@@ -163,7 +202,10 @@ def _outcome_or_crash(
     try:
         _known_state()
         settings = settings_from_dict(job.settings)
-        return load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter), None
+        before = compile_counts()
+        outcome = load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter)
+        compiled = {name: float(count - before.get(name, 0)) for name, count in compile_counts().items()}
+        return {**outcome, "metrics": {**outcome["metrics"], **compiled}}, None
     except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
         traceback.print_exc()
         if (bad_token := describe_bad_token(error)) is not None:

@@ -18,6 +18,8 @@ class LanePlan:
 
     ``device`` is "cpu" or "cuda". ``resources_per_worker`` is what Ray reserves for one rank; ``threads_per_worker``
     is what its arithmetic libraries may use, the same in every lane so that trials by wallclock stay comparable.
+    ``most``: no more lanes than this, however large the cluster becomes; None where nothing limits them. ``free``: the
+    resources that it was made for.
     """
 
     slots: int
@@ -28,6 +30,15 @@ class LanePlan:
     cpus: int
     gpus: int
     limited: bool
+    most: int | None = None
+    free: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def fits(self, resources: Mapping[str, float]) -> int:
+        """How many lanes those resources hold, at most ``most``."""
+        # Fractions of what others take may add up to a hair less than a whole.
+        needs = self.resources_per_worker.items()
+        fits = min(int((resources.get(name, 0.0) + 1e-6) / (each * self.workers)) for name, each in needs)
+        return fits if self.most is None else min(fits, self.most)
 
     def describe(self) -> list[str]:
         """Lines that say the concurrency and how it follows from the machine."""
@@ -73,7 +84,7 @@ def plan_lanes(resources: Mapping[str, float], workers: int, device: str, max_la
     else:
         threads, reserved = 1, {"CPU": 1.0}
     slots = fits if max_lanes is None else min(fits, max_lanes)
-    return LanePlan(slots, workers, chosen, reserved, threads, cpus, gpus, limited=slots < fits)
+    return LanePlan(slots, workers, chosen, reserved, threads, cpus, gpus, slots < fits, max_lanes, dict(resources))
 
 
 def _count(number: int, noun: str) -> str:

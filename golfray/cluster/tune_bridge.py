@@ -6,6 +6,7 @@ The study decides what to try; Tune schedules it. Tune's directory is scratch: n
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from golfray.cluster.errors import describe_error
 # answer "nothing", Tune itself sleeps for a second before it asks again.
 _IDLE_WAIT_SECONDS = 60.0
 
+# While trials are live Tune asks at every turn of its loop, of which there are many a second.
+_PAUSE_SECONDS = 0.2
+
+# The study submits as many jobs as there are lanes. With no limit at all Tune would start its trials one by one.
+_MOST_TRIALS = 10_000
+
 
 class StudySearcher(Searcher):
     """Hands out the names of queued jobs; nothing while the queue is empty, finished when the broker is closed."""
@@ -29,9 +36,13 @@ class StudySearcher(Searcher):
         super().__init__()
         self._broker = broker
         self._live: dict[str, str] = {}
+        self._asked = 0.0
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next queued job; waits for one only while no trial is live."""
+        if self._live and time.monotonic() < self._asked + _PAUSE_SECONDS:
+            return None
+        self._asked = time.monotonic()
         job_id = ray.get(self._broker.take.remote(0.0 if self._live else _IDLE_WAIT_SECONDS))
         if job_id is None:
             return None
@@ -60,7 +71,7 @@ def carry_job(config: dict[str, Any], broker: Any) -> dict[str, Any]:
 class TuneBridge:
     """Runs ``Tuner.fit`` in a thread of the host until the broker is closed."""
 
-    def __init__(self, broker: Any, slots: int, scratch: Path) -> None:
+    def __init__(self, broker: Any, scratch: Path) -> None:
         trainable = tune.with_resources(
             tune.with_parameters(carry_job, broker=broker),
             # A whole CPU would be taken from the lanes, and none is refused; this also pins trials to the head node.
@@ -71,7 +82,7 @@ class TuneBridge:
             tune_config=tune.TuneConfig(
                 search_alg=StudySearcher(broker),
                 num_samples=-1,
-                max_concurrent_trials=slots,
+                max_concurrent_trials=_MOST_TRIALS,
                 reuse_actors=True,
                 trial_dirname_creator=_trial_folder,
             ),

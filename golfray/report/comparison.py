@@ -11,6 +11,7 @@ from typing import Any
 from golfray.config.errors import shown
 from golfray.report.lookup import STUDIES, FoundTrial, load_trial
 from golfray.report.scores_lookup import load_scores, names_file, names_row, trial_label
+from golfray.sweep.lane_time import attempt_seconds
 from golfray.sweep.resolved_diff import ABSENT, flat_configuration, resolved_diff
 from golfray.sweep.scores import Scores
 from golfray.sweep.trial_scores import PLAIN
@@ -67,8 +68,9 @@ def _of_trial(found: FoundTrial, studies: Path) -> Compared:
     record, trial = found.study.record, found.trial
     attempt, outcome = trial.attempt, trial.outcome
     metrics: dict[str, float] = {}
-    if outcome is not None:
-        metrics = {**outcome.metrics, **{f"phase/{name}_s": seconds for name, seconds in outcome.phases.items()}}
+    if outcome is not None and attempt is not None:
+        spent_on = attempt_seconds(attempt)
+        metrics = {**outcome.metrics, **{f"phase/{name}_s": spent for name, spent in spent_on.items()}}
     hosts = {driver.number: driver.host for driver in record.generations}
     environment = {
         "outcome": None if outcome is None else outcome.kind.value,

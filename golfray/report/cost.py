@@ -25,11 +25,11 @@ def study_forecast(record: StudyRecord, now: float) -> Forecast | None:
     ahead = Ahead(
         trials=math.inf if planned is None else max(planned - ended_trials(record) - len(running), 0),
         running=tuple(now - (attempt.submitted or now) for attempt in running),
-        slots=max(record.header["slots"], 1),
+        slots=max(driver.now.slots, 1),
         ask_s=math.inf if budget.minutes is None else max(60 * budget.minutes - record.driven_seconds - over_s, 0.0),
         start_s=math.inf if allowed is None else start_seconds(allowed, limit, now),
     )
-    holding = Holding(driver.nodes, driver.gpus)
+    holding = Holding(driver.now.nodes, driver.now.gpus)
     return forecast(trial_seconds(record), ahead, holding, Price.of(record), booked(record, now))
 
 

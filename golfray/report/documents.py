@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from golfray.report.cost import cost_document
+from golfray.report.lane_time import lane_time_document
 from golfray.report.numbers import knob_paths, knob_value
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranked_trials, ranks
@@ -49,6 +50,7 @@ def study_document(record: StudyRecord, folder: Path) -> dict[str, Any]:
         "generation": record.generation,
         "seconds": record.driven_seconds,
         "cost": cost_document(record),
+        "lane_time": lane_time_document(record),
         "end_reason": record.end_reason,
         "complete": record.complete,
         "tracking_uri": header.get("tracking_uri"),

@@ -63,6 +63,10 @@ class EventLines:
                 return [self._of_trial(event, event["reason"] + goes_on)]
             case "attempt_ended":
                 return self._end(event)
+            case "lanes_changed":
+                held = event["holding"]
+                nodes = f"{count_text(held['nodes'], 'node')} held, {count_text(event['slots'], 'trial')} at once"
+                return [line(f"{'; '.join([*event['news'], nodes])}", style="yellow")]
             case "observer_failed":
                 return [line(f"{event['observer']} stopped: {event['error']}", style="red")]
             case "study_ended" if not event["complete"]:
@@ -108,6 +112,8 @@ class EventLines:
         took = f", {seconds_text(event['time'] - (begun or 0.0))}" if known else ""
         passes = outcome.metrics.get("train/data_passes", 0.0)
         again = f", read its training text {passes:.1f} times" if passes > 1 else ""
+        recompiled = outcome.metrics.get("train/recompiles", 0.0) > 0
+        again += ", compiled again inside the clock" if recompiled else ""
         best = best_feasible(self._record)
         new = ", best so far" if best is not None and best.number == trial.number else ""
         short = "" if trial.share == 1.0 else f"a run of {100 * trial.share:.0f}% of the length: "

@@ -126,7 +126,7 @@ def study_seconds_left(record: StudyRecord, now: float) -> float | None:
     limits = []
     if planned is not None:
         coming = max(planned - ended_trials(record) - len(rest), 0)
-        limits.append(max((coming * mean + sum(rest)) / max(record.header["slots"], 1), longest))
+        limits.append(max((coming * mean + sum(rest)) / max(record.generations[-1].now.slots, 1), longest))
     if minutes is not None:
         # When the minutes are over nothing is started any more, and what runs then may end.
         until = 60 * minutes - record.driven_seconds - (now - (record.last_event or now))

@@ -11,6 +11,7 @@ from typing import Any
 from golfray.config.sizes import count_text, size_text
 from golfray.report.cost import cost_document, cost_line, forecast_document, study_forecast, time_words
 from golfray.report.documents import running_entry, study_document
+from golfray.report.lane_time import lane_time_line
 from golfray.report.lookup import FoundStudy
 from golfray.report.numbers import bpb_text, bytes_text, margin_text, seconds_text
 from golfray.report.progress import (
@@ -40,7 +41,7 @@ INTERRUPTED = "interrupted"
 
 @dataclasses.dataclass(frozen=True)
 class StudyStatus:
-    """A study, the process at work on it, what its folder takes on the disk in bytes, and when that was asked.
+    """A study, the process at work on it, and when that was asked.
 
     ``held`` is whether one is at work; ``driver`` who it says it is, None where it has not signed. It need not drive
     the study: `golfray track` only keeps drivers out while it reads the log.
@@ -49,7 +50,6 @@ class StudyStatus:
     study: FoundStudy
     held: bool
     driver: Driver | None
-    disk_bytes: int
     now: float
 
     @classmethod
@@ -57,7 +57,7 @@ class StudyStatus:
         """Look at the lock and the folder of a study that was read from its log; ``now`` is in unix seconds."""
         held = is_held(study.folder)
         driver = driver_of(study.folder) if held else None
-        return cls(study, held, driver, disk_bytes(study.folder), now)
+        return cls(study, held, driver, now)
 
     @property
     def record(self) -> StudyRecord:
@@ -76,6 +76,16 @@ class StudyStatus:
             return RUNNING
         return ENDED if self.record.complete else INTERRUPTED
 
+    @property
+    def ended(self) -> int:
+        """How many of the budget's trials have ended."""
+        return ended_trials(self.record)
+
+    @property
+    def planned(self) -> int | None:
+        """How many there will be; None where trials are not what limits the study."""
+        return planned_trials(self.record)
+
     def document(self) -> dict[str, Any]:
         """The document of the kind "status"."""
         record = self.record
@@ -83,14 +93,14 @@ class StudyStatus:
             **study_document(record, self.study.folder),
             "condition": self.condition,
             "driver": None if self.driver is None else dataclasses.asdict(self.driver),
-            "planned": planned_trials(record),
-            "ended": ended_trials(record),
+            "planned": self.planned,
+            "ended": self.ended,
             "running": [running_entry(trial) for trial in running_trials(record)],
             "seconds_left": study_seconds_left(record, self.now) if self.driven else None,
             "cost": cost_document(record, self._until),
             "forecast": forecast_document(self._forecast),
             "last_event_age_s": max(self.now - (record.last_event or self.now), 0.0),
-            "disk_bytes": self.disk_bytes,
+            "disk_bytes": disk_bytes(self.study.folder),
             "next_command": self.next_command(),
         }
 
@@ -108,11 +118,11 @@ class StudyStatus:
     def lines(self) -> list[str]:
         """For a person, a fact a line."""
         record, header = self.record, self.record.header
-        cost = cost_line(record, self._until, self._forecast)
+        cost, lane_time = cost_line(record, self._until, self._forecast), lane_time_line(record)
         lines = [
             f"study {record.name} in {self.study.folder}: {self._condition_words()}",
             f"  {header['preset']} at scale {header['scale']}, {count_text(header['workers'], 'worker')} a trial, "
-            f"{header['slots']} at once, cap {record.cap_bytes:,} bytes",
+            f"{record.generations[-1].now.slots} at once, cap {record.cap_bytes:,} bytes",
             *(["  SIMULATED: no model was trained, and no number here is evidence"] if record.simulation else []),
             f"trials: {self._trials_words()}",
             *(f"  {self._running_words(trial)}" for trial in running_trials(record)),
@@ -121,8 +131,9 @@ class StudyStatus:
             f"seed noise: {claim(record).noise}",
             *([stopped_trials(record).words()] if record.stopping == LATE_CHECK else []),
             f"time: {self._time_words()}",
+            *([] if lane_time is None else [lane_time]),
             *([] if cost is None else [cost]),
-            f"disk: {size_text(self.disk_bytes)}",
+            f"disk: {size_text(disk_bytes(self.study.folder))}",
         ]
         command = self.next_command()
         return lines if command is None else [*lines, f"next: {command}"]
@@ -146,14 +157,13 @@ class StudyStatus:
 
     def _trials_words(self) -> str:
         record = self.record
-        planned = planned_trials(record)
-        of_all = "" if planned is None else f" of {planned}"
+        of_all = "" if self.planned is None else f" of {self.planned}"
         counts = counts_words(record) or "none asked yet"
         too_large = sum(trial.too_large for trial in record.trials)
         counts += f"; {too_large_words(too_large)}" if too_large else ""
         again = sum(len(trial.attempts) > 1 for trial in record.trials)
         more = f"; {again} with more than one attempt" if again else ""
-        return f"{ended_trials(record)}{of_all} ended; {counts}{more}"
+        return f"{self.ended}{of_all} ended; {counts}{more}"
 
     def _running_words(self, trial: TrialRecord) -> str:
         again = f", attempt {len(trial.attempts)}" if len(trial.attempts) > 1 else ""

@@ -15,6 +15,7 @@ from golfray.config.errors import ConfigError
 from golfray.config.positions import parse_value
 from golfray.config.sizes import count_text
 from golfray.report.cost import cost_line
+from golfray.report.lane_time import lane_time_line, recompiled_words
 from golfray.report.numbers import (
     KIND_STYLE,
     bpb_text,
@@ -54,7 +55,7 @@ def print_summary(record: StudyRecord, folder: Path, console: Console, verbose: 
         _print(console, knobs_table(record, console.width), *apart)
     said = claim(record)
     parts = [
-        _failures(record),
+        _failures(record, wide=console.is_terminal or verbose, verbose=verbose),
         [*_best_lines(record, said), *_claim_lines(said), *_reference_lines(record)],
     ]
     for part in parts:
@@ -210,7 +211,7 @@ def _reference_lines(record: StudyRecord) -> list[Text]:
     return lines
 
 
-def _failures(record: StudyRecord) -> list[Text]:
+def _failures(record: StudyRecord, *, wide: bool, verbose: bool) -> list[Text]:
     lines = []
     for trial in record.trials:
         if trial.outcome is not None and trial.outcome.kind not in (Kind.SCORED, Kind.INFEASIBLE):
@@ -224,6 +225,11 @@ def _failures(record: StudyRecord) -> list[Text]:
         )
     )
     lines += _too_large(record)
+    lane_time, recompiled = lane_time_line(record, all_parts=verbose), recompiled_words(record)
+    if wide and lane_time is not None:
+        lines.append(line(lane_time))
+    if recompiled is not None:
+        lines.append(line(recompiled, "yellow"))
     if record.stopping == LATE_CHECK:
         lines.append(line(stopped_trials(record).words()))
     return lines

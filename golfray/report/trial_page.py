@@ -17,6 +17,7 @@ from golfray.report.numbers import knob_paths, outcome_text, seconds_text, value
 from golfray.report.progress import position_of
 from golfray.report.ranking import ranks
 from golfray.report.sparkline import sparkline
+from golfray.sweep.lane_time import attempt_seconds
 from golfray.sweep.outcome import Kind
 from golfray.sweep.resolved_diff import flat_settings
 from golfray.sweep.trial_record import AttemptRecord
@@ -102,8 +103,10 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
     lines += [f"  {line}" for line in reason[0 if outcome.kind in (Kind.SCORED, Kind.INFEASIBLE) else 1 :]]
     if outcome.error:
         lines.append(f"  error: {outcome.error}")
-    if outcome.phases:
-        lines.append("  phases: " + ", ".join(f"{name} {seconds_text(took)}" for name, took in outcome.phases.items()))
+    if (seconds := attempt_seconds(attempt)) and outcome.phases:
+        lines.append("  phases: " + ", ".join(f"{name} {seconds_text(took)}" for name, took in seconds.items()))
+    if outcome.metrics.get("train/recompiles", 0.0) > 0:
+        lines.append("  compiled again inside the clock: it trained less than its time would have allowed")
     if outcome.search is not None:
         lines.append(f"  {search_text(outcome.search)}")
     lines += _curve_lines(attempt)
@@ -142,6 +145,7 @@ def _attempt_document(found: FoundTrial, attempt: AttemptRecord) -> dict[str, An
         "started": attempt.started,
         "ended": attempt.ended,
         "outcome": None if attempt.outcome is None else attempt.outcome.to_dict(),
+        "seconds": attempt_seconds(attempt),
         "folder": None if folder is None else str(folder),
         "files": [] if folder is None or not folder.is_dir() else sorted(path.name for path in folder.iterdir()),
         "late_check": None if attempt.late_check is None else dataclasses.asdict(attempt.late_check),

@@ -168,6 +168,10 @@ class Agenda:
             return f"budget spent: {self._space.budget.minutes:g} minutes"
         return f"budget spent: {count_text(asked_trials(self._journal.record), 'trial')}"
 
+    def allow(self, allowed: Allowance) -> None:
+        """From now on every attempt must fit into this: the nodes that are held have changed."""
+        self._allowed = allowed
+
     @property
     def _may_ask(self) -> bool:
         return self.hopeless is None and self.nothing_fits is None and self.unpaid is None

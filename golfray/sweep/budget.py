@@ -16,8 +16,9 @@ from typing import Any
 from golfray.config.errors import ConfigError
 from golfray.config.sizes import count_text
 from golfray.sweep.executor import Holding
+from golfray.sweep.generations import Generation
 from golfray.sweep.limits import OPTIONAL_PHASES, OWN_TIME, PHASES, PhaseLimits
-from golfray.sweep.records import Generation, StudyRecord
+from golfray.sweep.records import StudyRecord
 from golfray.sweep.trial_record import setting_at
 
 CLOSE_S = 90.0
@@ -118,20 +119,27 @@ def booked(record: StudyRecord, now: float | None = None) -> Booked:
 
     ``now``: until then, in unix seconds, its last driver is at work.
     """
-    return _booked(record.generations, now)
+    driver = record.generations[-1] if record.generations else None
+    until = 0.0 if driver is None else driver.last_event if now is None else max(now, driver.last_event)
+    return _booked(record.generations, until + CLOSE_S)
 
 
-def _booked(drivers: Sequence[Generation], now: float | None = None) -> Booked:
+def booked_before(record: StudyRecord, moment: float) -> Booked:
+    """What a study had booked at a ``moment`` of its present driver, in unix seconds: without giving nodes back."""
+    return _booked(record.generations, moment)
+
+
+def _booked(drivers: Sequence[Generation], until: float) -> Booked:
+    """The last driver's ``until`` then, the others' until they had given back what they held."""
     node_s = gpu_s = usd = 0.0
-    priced = True
     for driver in drivers:
-        until = driver.last_event if now is None or driver is not drivers[-1] else max(now, driver.last_event)
-        held_s = max(until - driver.held_since, 0.0) + CLOSE_S
-        node_s += held_s * driver.nodes
-        gpu_s += held_s * driver.gpus
-        usd += held_s * driver.nodes * (driver.usd_per_hour or 0.0) / 3600
-        priced = priced and driver.usd_per_hour is not None
-    return Booked(node_s, gpu_s, usd if priced and drivers else None)
+        end = until if driver is drivers[-1] else driver.last_event + CLOSE_S
+        for span, seconds in driver.held(end):
+            node_s += seconds * span.nodes
+            gpu_s += seconds * span.gpus
+            usd += seconds * span.nodes * (driver.usd_per_hour or 0.0) / 3600
+    priced = bool(drivers) and all(driver.usd_per_hour is not None for driver in drivers)
+    return Booked(node_s, gpu_s, usd if priced else None)
 
 
 def hard_limit_s(settings: Mapping[str, Any], limits: PhaseLimits) -> float | None:
@@ -217,12 +225,14 @@ def allowance(
         rate = holding.nodes * price.usd_per_hour / 3600
         caps.append(((budget.usd - (spent.usd or 0.0)) / rate, f"{budget.usd:g} USD"))
     if budget.gpu_hours is not None:
-        if holding.gpus == 0:
+        if holding.gpus == 0 and spent.gpu_s == 0:
             raise ConfigError(
                 f"budget.gpu_hours is {budget.gpu_hours:g}, but no GPU is held here, so none would ever be booked; "
                 "use minutes or usd"
             )
-        caps.append(((3600 * budget.gpu_hours - spent.gpu_s) / holding.gpus, f"{budget.gpu_hours:g} GPU-hours"))
+        # Where all of them are gone for now, they come back.
+        gpus = max(holding.gpus, 1)
+        caps.append(((3600 * budget.gpu_hours - spent.gpu_s) / gpus, f"{budget.gpu_hours:g} GPU-hours"))
     seconds, cap = min(caps)
     reserve_s = 0.0
     if seconds < math.inf:
@@ -239,16 +249,16 @@ def allowance_of(record: StudyRecord) -> Allowance | None:
     first = next((trial.settings for trial in record.trials if trial.settings is not None), None)
     if not budget.caps_holding or first is None:
         return None
-    *earlier, driver = record.generations
+    driver = record.generations[-1]
     return allowance(
         budget,
         PhaseLimits(**record.header["limits"]),
         first,
-        _booked(earlier),
-        Holding(driver.nodes, driver.gpus),
+        booked_before(record, driver.now.since),
+        Holding(driver.now.nodes, driver.now.gpus),
         Price.of(record),
-        held_since=driver.held_since,
-        slots=max(record.header["slots"], 1),
+        held_since=driver.now.since,
+        slots=max(driver.now.slots, 1),
         confirmed=record.confirmed,
     )
 

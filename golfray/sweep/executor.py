@@ -72,6 +72,9 @@ class Executor(Protocol):
     def holding(self) -> Holding:
         """What is booked as long as this executor is open."""
 
+    def news(self) -> list[str]:
+        """What happened to its lanes since the last call, a line each; ``slots`` and ``holding`` may have changed."""
+
     def describe(self) -> list[str]:
         """Lines that say what ``slots`` is and how it follows from the machine."""
 

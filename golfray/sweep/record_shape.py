@@ -270,6 +270,12 @@ class _AttemptEnded(_OfAttempt):
     size_reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
+class _LanesChanged(_Shape):
+    slots: Annotated[int, Field(ge=1)]
+    holding: _Holding
+    news: list[str]
+
+
 class _StudyEnded(_Shape):
     reason: str
     complete: bool
@@ -288,6 +294,7 @@ _SHAPES: Mapping[str, type[_Shape]] = {
     "progress": _Progress,
     "late_check": _LateCheck,
     "attempt_ended": _AttemptEnded,
+    "lanes_changed": _LanesChanged,
     "study_ended": _StudyEnded,
 }
 

@@ -12,29 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
+from golfray.sweep.generations import Generation
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
 from golfray.sweep.trial_record import CONFIRM, AttemptRecord, LateCheck, TrialRecord, configuration_of, setting_paths
-
-
-@dataclasses.dataclass
-class Generation:
-    """The time of one driver: the first has number 1, each that resumed the study one more. Times in unix seconds.
-
-    ``changes`` are the lines that say how the study is not any more what the driver before worked on. ``held_since``:
-    when its command began, and with it what is booked: ``nodes`` with ``gpus`` in all, each node at ``usd_per_hour``,
-    None where no price was known.
-    """
-
-    number: int
-    host: str | None
-    started: float
-    last_event: float
-    changes: list[str]
-    held_since: float
-    nodes: int = 1
-    gpus: int = 0
-    usd_per_hour: float | None = None
 
 
 class StudyRecord:
@@ -223,25 +204,12 @@ class StudyRecord:
             self.trials[entry["trial"]].left_space = entry["reason"]
 
     def _new_generation(self, event: dict[str, Any]) -> None:
-        changes = list(event.get("changes", []))
-        number = event.get("generation", 1)
         space = self.header.get("space", {})
         self._setting_paths = {*space.get("knobs", {}), *space.get("implied", {})}
-        # Logs of earlier versions say nothing of what was held, or since when.
-        holding, price, since = (event.get(name) for name in ("holding", "price", "held_since"))
-        self.generations.append(
-            Generation(
-                number,
-                event.get("host"),
-                started=event["time"],
-                last_event=event["time"],
-                changes=changes,
-                held_since=event["time"] if since is None else since,
-                nodes=1 if holding is None else holding["nodes"],
-                gpus=0 if holding is None else holding["gpus"],
-                usd_per_hour=None if price is None else price["usd_per_hour"],
-            )
-        )
+        self.generations.append(Generation.begun(event))
+
+    def _on_lanes_changed(self, event: dict[str, Any]) -> None:
+        self.generations[-1].change(event)
 
     def _on_trial_asked(self, event: dict[str, Any]) -> None:
         if event["trial"] != len(self.trials):

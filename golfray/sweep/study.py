@@ -18,11 +18,11 @@ from typing import Any
 
 import golfray
 from golfray.sweep.agenda import Agenda, job_name
-from golfray.sweep.budget import Allowance, Price, allowance, booked, check_first
+from golfray.sweep.budget import Allowance, Booked, Price, allowance, booked, booked_before, check_first
 from golfray.sweep.confirmation import Confirmation, ask_confirmations
 from golfray.sweep.estimate import running_words
 from golfray.sweep.events import LOG_NAME, EventLogError
-from golfray.sweep.executor import Entered, Executor, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.executor import Entered, Executor, Finished, Holding, Job, JobEvent, Progress, Started
 from golfray.sweep.journal import Journal
 from golfray.sweep.observer import Observer
 from golfray.sweep.outcome import Kind, Outcome
@@ -96,6 +96,7 @@ class Study:
         self._journal: Journal
         self._agenda: Agenda
         self._allowed: Allowance
+        self._held: tuple[int, Holding]
         self._generation: int
         self._jobs: dict[str, tuple[int, int]] = {}
         self._stages: dict[str, Stage] = {}
@@ -161,7 +162,9 @@ class Study:
             self._generation = self.record.generation + 1
             self._check_log(resuming=changes is not None)
             searched = plan is None or self.record.complete
-            self._allowed = self._allowance(confirming=plan is not None)
+            self._held = self._executor.slots, self._executor.holding
+            self._allowed = self._allowance(booked(self.record), self._held_since)
+            check_first(self._allowed, self._first_settings(), self._now(), confirms=plan is not None)
             try:
                 if changes is None:
                     self._journal.write(
@@ -192,22 +195,23 @@ class Study:
                 raise
         return self.record
 
-    def _allowance(self, *, confirming: bool) -> Allowance:
-        """Until when the nodes may be held, settled before anything is written: a record books time."""
-        settings = dataclasses.asdict(self._space.base.config.to_run_settings(self._bytes_code))
-        allowed = allowance(
+    def _allowance(self, spent: Booked, since: float) -> Allowance:
+        """Until when the nodes that are held ``since`` then may be, where ``spent`` was booked before."""
+        slots, holding = self._held
+        return allowance(
             self._space.budget,
             self._space.limits,
-            settings,
-            booked(self.record),
-            self._executor.holding,
+            self._first_settings(),
+            spent,
+            holding,
             self._price,
-            held_since=self._held_since,
-            slots=self._executor.slots,
+            held_since=since,
+            slots=slots,
             confirmed=self.record.confirmed,
         )
-        check_first(allowed, settings, self._now(), confirms=confirming)
-        return allowed
+
+    def _first_settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self._space.base.config.to_run_settings(self._bytes_code))
 
     def _check_log(self, *, resuming: bool) -> None:
         if not resuming and self.record.header:
@@ -227,8 +231,21 @@ class Study:
                 for job_id in self._running - cancelled:
                     self._executor.cancel(job_id, str(self._end_reason))
                 cancelled |= self._running
-            for event in self._executor.events(_POLL_SECONDS):
+            events = self._executor.events(_POLL_SECONDS)
+            self._note_lanes()
+            for event in events:
                 self._handle(event)
+
+    def _note_lanes(self) -> None:
+        """Write down what the executor holds and runs at once from now on, where that has changed, and budget by it."""
+        slots, holding, news = self._executor.slots, self._executor.holding, self._executor.news()
+        if not news and (slots, holding) == self._held:
+            return
+        self._held = slots, holding
+        self._journal.write("lanes_changed", slots=slots, holding=dataclasses.asdict(holding), news=news)
+        since = self.record.generations[-1].now.since
+        self._allowed = self._allowance(booked_before(self.record, since), since)
+        self._agenda.allow(self._allowed)
 
     def _fill(self) -> None:
         while self._end_reason is None and len(self._running) < self._executor.slots:
@@ -337,13 +354,13 @@ class Study:
             "workers": config.workers,
             "budget": space.budget.to_dict(),
             "price": None if self._price is None else dataclasses.asdict(self._price),
-            "holding": dataclasses.asdict(self._executor.holding),
+            "holding": dataclasses.asdict(self._held[1]),
             "held_since": self._held_since,
             "seed": space.seed,
             "sampler": space.sampler,
             "cap_bytes": self._cap_bytes,
             "bytes_code": self._bytes_code,
-            "slots": self._executor.slots,
+            "slots": self._held[0],
             "describe": self._executor.describe(),
             "simulation": self._simulation,
             "data": self._data,

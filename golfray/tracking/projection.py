@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golfray.sweep.budget import StudyBudget
+from golfray.sweep.lane_time import LaneTime
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.trial_record import TrialRecord
 
@@ -195,11 +196,17 @@ def outcome_tags(outcome: Outcome, share: float = 1.0) -> dict[str, str]:
     return tags
 
 
-def outcome_metrics(outcome: Outcome) -> dict[str, float]:
-    """Final metrics under the names of design.md, phases as ``phase/<name>_s`` (seconds)."""
+def outcome_metrics(outcome: Outcome, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Final metrics under the names of design.md, and where the time went as ``phase/<name>_s`` (seconds)."""
     metrics = {name: finite_or_nan(value) for name, value in outcome.metrics.items()}
-    metrics.update({f"phase/{name}_s": finite_or_nan(value) for name, value in outcome.phases.items()})
+    metrics.update({f"phase/{name}_s": finite_or_nan(value) for name, value in seconds.items()})
     return metrics
+
+
+def study_metrics(found: LaneTime) -> dict[str, float]:
+    """Metrics of the parent run: where the time of its lanes went, in seconds, and the share that was of use."""
+    metrics = {f"lane_time/{part.replace(' ', '_')}_s": seconds for part, seconds in found.parts.items()}
+    return metrics if found.share is None else {"lane_time/share": found.share, **metrics}
 
 
 def outcome_note(outcome: Outcome, folder: str | None) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from golfray.sweep.choosing import best_feasible
+from golfray.sweep.lane_time import attempt_seconds, lane_time
 from golfray.sweep.outcome import Outcome
 from golfray.sweep.records import StudyRecord
 from golfray.tracking import projection
@@ -137,6 +138,10 @@ class StudyRuns:
         parent.tags["golfray.best_trial"] = "none" if best is None else str(best.number)
         self._mark_best(None if best is None else (best.number, best.attempts[-1].number))
         parent.status, parent.end = "FINISHED" if event["complete"] else "KILLED", milliseconds(event)
+        # One value for each driver that came to an end.
+        step = int(self.record.generation)
+        metrics = projection.study_metrics(lane_time(self.record))
+        parent.points += [Point(name, value, milliseconds(event), step) for name, value in metrics.items()]
         self._touch(parent, event)
 
     def _mark_best(self, best: tuple[int, int] | None) -> None:
@@ -183,11 +188,12 @@ class StudyRuns:
         if child.end is not None:
             return  # of two ends, written by a driver that was interrupted over the first, the first is true
         trial = self.record.trials[key[0]]
-        folder = next(attempt.folder for attempt in trial.attempts if attempt.number == key[1])
+        attempt = next(attempt for attempt in trial.attempts if attempt.number == key[1])
+        folder = attempt.folder
         last = self._curves.pop(key).last()
         child.points += _points(last) if last is not None else []
         step = int(outcome.metrics.get("train/steps", 0))
-        metrics = projection.outcome_metrics(outcome)
+        metrics = projection.outcome_metrics(outcome, attempt_seconds(attempt))
         child.points += [Point(name, value, milliseconds(event), step) for name, value in metrics.items()]
         child.tags.update(projection.outcome_tags(outcome, trial.share))
         child.tags["mlflow.note.content"] = projection.outcome_note(outcome, folder)

@@ -61,12 +61,16 @@ def fast(golfray, study, knob_study, tiny_sets):
             "pack": ["pack", "packed.py", *tiny_sets, "--json", "-v"],
             "import_records": ["import-records", "--json"],
             "knobs": ["show", "knobs", knob_study, "--json"],
+            "studies": ["ls", "--json"],
+            "stop": ["stop", "muon", "--json"],
             "error": ["status", "mun", "--json"],
         }
     )
 
 
-@pytest.mark.parametrize("kind", ["status", "logs", "trial", "pack", "import_records", "knobs", "error"])
+@pytest.mark.parametrize(
+    "kind", ["status", "logs", "trial", "pack", "import_records", "knobs", "studies", "stop", "error"]
+)
 def test_one_document_and_the_words_on_standard_error(fast, kind):
     (document,) = documents_of(fast[kind].out)
     assert document["kind"] == kind
@@ -103,8 +107,9 @@ def test_the_events_of_a_study_and_its_end_are_on_the_page():
     documents = documents_of(text)
     assert {document["kind"] for document in documents} == {"event", "study"}
     seen = {f"event {document['event']}" for document in documents if document["kind"] == "event"}
-    # No trial of it is hopeless: tests/sweep/sim/test_late_check.py has such a log.
-    assert seen | {"event progress", "event late_check"} == {
+    # No trial of it is hopeless: tests/sweep/sim/test_late_check.py has such a log. Its lanes stay what they are:
+    # tests/sweep/test_lane_time.py has one in which they change.
+    assert seen | {"event progress", "event late_check", "event lanes_changed"} == {
         name for name in TABLES.tables if name.startswith("event ")
     }
 

@@ -39,11 +39,18 @@ def eat_all_memory(settings):
         pieces.append(b"x" * 2**24)
 
 
-MISDEEDS = {function.__name__: function for function in (refuse, need_a_petabyte, crash_in_native_code, eat_all_memory)}
+def leak(settings):
+    KEPT.append(numpy.ones(2**25))
+
+
+KEPT = []
+WRONGS = (refuse, need_a_petabyte, crash_in_native_code, eat_all_memory, leak)
+MISDEEDS = {function.__name__: function for function in WRONGS}
 
 
 def run(settings, gang, folder, report, enter):
     note = {"settings": settings.runtime.seed, "pid": os.getpid(), "threads": torch.get_num_threads()}
+    note["compile_cache"] = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     with (folder / f"rank-{gang.rank}.json").open("a") as file:
         file.write(json.dumps(note) + "\n")
     if settings.data.tokenizer:

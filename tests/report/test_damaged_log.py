@@ -49,7 +49,7 @@ def read(events, folder, shown=None):
     record = StudyRecord.from_events(events)
     study = FoundStudy(folder, record)
     for alive in (True, False):
-        status = StudyStatus(study, alive, None, 0, record.last_event + 1)
+        status = StudyStatus(study, alive, None, record.last_event + 1)
         status.lines()
         status.document()
     trials_table(record, 80)

@@ -42,7 +42,8 @@ def test_the_best_trial(plain):
         '  data.tokenizer  corpora/kjv/kjv.model (preset: "")',
         "attempt 1 on lane-0: 1.7778 BPB, 307,289 bytes, margin +31,711 after 15.0 s",
         "  fits under the cap",
-        "  phases: data 0.2 s, compile 3.1 s, train 15.0 s, validate 0.9 s, export 0.4 s, score 0.9 s",
+        "  phases: start 0.5 s, data 0.2 s, compile 3.1 s, train 15.0 s, validate 0.9 s, export 0.4 s, score 0.9 s, "
+        "rest 0.0 s",
         "  train/loss, 5.0000 at step 60 to 3.0000 at step 180:",
         "  █▅▁",
         "  train/loss         2.88",

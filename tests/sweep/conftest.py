@@ -67,6 +67,9 @@ class SyntheticExecutor:
     def holding(self) -> Holding:
         return Holding(nodes=1, gpus=0)
 
+    def news(self) -> list[str]:
+        return []
+
     def describe(self) -> list[str]:
         return [f"{self._slots} synthetic lanes"]
 

@@ -61,6 +61,9 @@ class Puppet:
         self.told: queue.Queue = queue.Queue()
         self.said: queue.Queue = queue.Queue()
 
+    def news(self) -> list[str]:
+        return []
+
     def describe(self) -> list[str]:
         return ["a puppet"]
 
