@@ -18,6 +18,7 @@ import golfray
 from golfray.cli.confirm import confirm
 from golfray.cli.data import data_app
 from golfray.cli.data_fetch import fetch
+from golfray.cli.doctor import doctor
 from golfray.cli.evidence import claim, compare
 from golfray.cli.exit_codes import (
     BUG,
@@ -86,7 +87,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, status, logs, size, confirm, claim, compare, train, score, export, pack, selftest, track, ui):
+for verb in (
+    tune,
+    status,
+    logs,
+    size,
+    confirm,
+    claim,
+    compare,
+    train,
+    score,
+    export,
+    pack,
+    selftest,
+    doctor,
+    track,
+    ui,
+):
     app.command()(verb)
 app.command("import-records")(import_records)
 data_app.command()(fetch)

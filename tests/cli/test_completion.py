@@ -38,7 +38,19 @@ def completed(running_forks):
 
 def test_every_verb_that_help_names_is_offered(completed, here):
     offered = completed(here, "golfray ")
-    assert set(offered) >= {"tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "ui"}
+    assert set(offered) >= {
+        "tune",
+        "status",
+        "show",
+        "logs",
+        "train",
+        "score",
+        "pack",
+        "selftest",
+        "doctor",
+        "data",
+        "ui",
+    }
     assert completed(here, "golfray show t") == ["trial"]
 
 

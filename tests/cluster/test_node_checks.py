@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from golfray.cluster.node_checks import check_nodes, inspect_node, needed_files
+from golfray.cluster.node_checks import check_nodes, inspect_node
+from golfray.cluster.node_data import needed_files
 from golfray.cluster.preflight import EnvironmentProblem, plan_lanes
 from golfray.core.settings import DataSettings
 
@@ -23,7 +24,7 @@ def data(tmp_path):
 
 def test_a_node_that_has_everything(data, tmp_path):
     study = tmp_path / "studies" / "new"
-    files = needed_files(data)
+    files = needed_files(data, summed=False)
     assert [file.size for file in files] == [300, 200, 6]
     assert [file.sha256 is None for file in files] == [True, True, False]
     assert inspect_node(files, str(study)) == []
@@ -33,7 +34,7 @@ def test_a_node_that_has_everything(data, tmp_path):
 
 
 def test_each_thing_that_a_node_may_lack(data, tmp_path):
-    files = needed_files(data)
+    files = needed_files(data, summed=False)
     folder = pathlib.Path(data.folder)
     (folder / "fineweb_train_000000.bin").unlink()
     (folder / "fineweb_val_000000.bin").write_bytes(b"x" * 199)
@@ -68,6 +69,6 @@ def test_a_folder_that_cannot_be_written_to(data, tmp_path):
 
 def test_a_disk_that_is_mounted_read_only(data, tmp_path, mount):
     study = mount("-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "study")
-    assert inspect_node(needed_files(data), str(study)) == [
+    assert inspect_node(needed_files(data, summed=False), str(study)) == [
         f"{study} cannot be written to: Read-only file system; free it, or choose another with --study-dir"
     ]
