@@ -40,6 +40,7 @@ def drive(
                 max_lanes=prepared.left.most_lanes,
                 data=prepared.corpus.settings(),
                 limits=space.limits,
+                rules=space.nodes,
             )
         )
         study = Study(

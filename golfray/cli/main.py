@@ -39,6 +39,7 @@ from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
 from golfray.cli.show import show_app
 from golfray.cli.show_knobs import show_knobs
+from golfray.cli.show_nodes import show_nodes
 from golfray.cli.size import size
 from golfray.cli.study import tune
 from golfray.cli.track import track, ui
@@ -110,6 +111,7 @@ data_app.command()(fetch)
 app.add_typer(data_app, name="data")
 show_app.command("trial")(show_trial)
 show_app.command("knobs")(show_knobs)
+show_app.command("nodes")(show_nodes)
 app.add_typer(show_app, name="show")
 for group in (app, data_app, show_app):
     for command in group.registered_commands:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from golfray.cluster.equipment import Equipment
 from golfray.cluster.preflight import LanePlan
 
 # join, and the question that waits for Tune's end.
@@ -20,13 +21,20 @@ class Host:
     """Starts a lane for every name, and Tune; methods are called side by side."""
 
     def __init__(
-        self, broker: Any, plan: LanePlan, lanes: list[str], scratch: Path, run: str | None, local: bool
+        self,
+        broker: Any,
+        plan: LanePlan,
+        lanes: list[str],
+        scratch: Path,
+        run: str | None,
+        local: bool,
+        equipment: Equipment,
     ) -> None:
         # These import Train and with it torch: here, and not where this module is imported.
         from golfray.cluster.lane import Lane
         from golfray.cluster.tune_bridge import TuneBridge
 
-        self._lanes = [Lane(name, plan, broker, scratch, run, local) for name in lanes]
+        self._lanes = [Lane(name, plan, broker, scratch, run, local, equipment) for name in lanes]
         for lane in self._lanes:
             lane.start()
         self._tune = TuneBridge(broker, plan.slots, scratch)

@@ -29,12 +29,14 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 from golfray.cluster.bad_tokens import BAD_TOKEN, describe_bad_token
 from golfray.cluster.deaths import count_oom_kills
 from golfray.cluster.entries import load_run, run_of
+from golfray.cluster.equipment import Equipment
 from golfray.cluster.errors import describe_error, error_identity
+from golfray.cluster.formation import form, leave_driver_paths, on_mirror
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_output import output_into, rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
 from golfray.cluster.stacks import allow_inspection
-from golfray.core.settings import settings_from_dict
+from golfray.core.settings import DataSettings, settings_from_dict
 from golfray.sweep.executor import Job
 
 # Start-up problems (no room, a rank that does not come up) are tried again this often before the lane is given up.
@@ -48,12 +50,22 @@ class RankFailed(RuntimeError):
 class Lane:
     """Runs the trainers of one lane in a thread of the host until the broker sends its ranks home."""
 
-    def __init__(self, name: str, plan: LanePlan, broker: Any, scratch: Path, run: str | None, local: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: LanePlan,
+        broker: Any,
+        scratch: Path,
+        run: str | None,
+        local: bool,
+        equipment: Equipment,
+    ) -> None:
         self.name = name
         self._plan = plan
         self._broker = broker
         self._scratch = scratch
         self._run = run
+        self._equipment = equipment
         # Ranks of a cluster of our own are on this machine: what they say to each other stays on loopback.
         self._network = {"GLOO_SOCKET_IFNAME": "lo"} if local else {}
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -87,7 +99,13 @@ class Lane:
         plan = self._plan
         return TorchTrainer(
             serve_jobs,
-            train_loop_config={"lane": self.name, "broker": self._broker, "run": self._run, "device": plan.device},
+            train_loop_config={
+                "lane": self.name,
+                "broker": self._broker,
+                "run": self._run,
+                "device": plan.device,
+                "equipment": self._equipment,
+            },
             scaling_config=ray.train.ScalingConfig(
                 num_workers=plan.workers,
                 use_gpu=plan.device == "cuda",
@@ -129,22 +147,24 @@ def serve_jobs(config: dict[str, Any]) -> None:
         broker.join.remote(seat, RankProcess(context.current_actor, os.getpid(), born, context.get_node_id()))
     ):
         return
+    if not form(broker, seat, config["equipment"], config["device"]):
+        return
     index = 0
     while (job := ray.get(broker.next_job.remote(seat, index))) is not None:
         index += 1
         if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
-            _run_job(broker, seat, job, config["run"], config["device"])
+            _run_job(broker, seat, job, config["run"], config["device"], config["equipment"].data)
             _forget_last_job()
 
 
-def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) -> None:
+def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str, mirrored: DataSettings | None) -> None:
     log = rank_log(Path(job.folder), seat.rank)
     print(f"=== job {job.job_id}, rank {seat.rank} of {seat.lane}: what it prints is in {log}", flush=True)
     outcome, crash = None, None
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with output_into(log):
-            outcome, crash = _outcome_or_crash(broker, seat, job, run, device)
+            outcome, crash = _outcome_or_crash(broker, seat, job, run, device, mirrored)
     except OSError as error:
         crash = RankError("raised", describe_error(error), error_identity(error))
     ray.get(broker.end.remote(seat, job.job_id, outcome if seat.rank == 0 else None, crash))
@@ -154,7 +174,7 @@ def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) ->
 
 
 def _outcome_or_crash(
-    broker: Any, seat: Seat, job: Job, run: str | None, device: str
+    broker: Any, seat: Seat, job: Job, run: str | None, device: str, mirrored: DataSettings | None
 ) -> tuple[dict[str, Any] | None, RankError | None]:
     from golfray.core.gang import join_gang
 
@@ -163,7 +183,11 @@ def _outcome_or_crash(
     try:
         _known_state()
         settings = settings_from_dict(job.settings)
-        return load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter), None
+        run_job, here = load_run(run or run_of(settings)), on_mirror(settings, mirrored)
+        outcome = run_job(here, join_gang(device), Path(job.folder), report, enter)
+        if mirrored is not None and seat.rank == 0:
+            leave_driver_paths(Path(job.folder), settings)
+        return outcome, None
     except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
         traceback.print_exc()
         if (bad_token := describe_bad_token(error)) is not None:

@@ -7,7 +7,9 @@ import time
 
 from golfray.cluster.endings import lane_failed_outcome
 from golfray.cluster.ledger import Entry, Ledger, Stage
+from golfray.cluster.rank_probe import RankProbe
 from golfray.cluster.ranks import RankError, RankProcess
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Kind, Outcome
 
 _LOST_AFTER_IDLE_FAILURES = 3
@@ -17,14 +19,18 @@ _LOST_AFTER_IDLE_FAILURES = 3
 class LaneRecord:
     """One lane. ``group``, ``ranks`` and ``jobs`` are those of the incarnation that is up, if one is.
 
-    ``worked``: whether its present trainer has ever run a job; one that never has is not started again. ``lost``: why
-    it is not started any more.
+    So are ``equipped`` (what the node of each rank lacks), ``probes`` of its ranks, and ``nodes``, which follows from
+    them once all are there. ``worked``: whether its present trainer has ever run a job; one that never has is not
+    started again. ``lost``: why it is not started any more.
     """
 
     group: str | None = None
     last_group: str | None = None
     ranks: dict[int, RankProcess] = dataclasses.field(default_factory=dict)
     jobs: list[Entry] = dataclasses.field(default_factory=list)
+    equipped: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    probes: dict[int, RankProbe] = dataclasses.field(default_factory=dict)
+    nodes: list[NodeProbe] = dataclasses.field(default_factory=list)
     idle_failures: int = 0
     worked: bool = False
     lost: str | None = None
@@ -44,6 +50,10 @@ class LaneBook:
         """The lane that has the job, while it is the same incarnation that was given it."""
         lane = self._lanes[entry.lane] if entry.lane is not None else None
         return lane if lane is not None and lane.group == entry.group else None
+
+    def up(self) -> list[LaneRecord]:
+        """Lanes whose ranks are there, be they refused or not."""
+        return [lane for lane in self._lanes.values() if lane.group is not None]
 
     def not_lost(self) -> int:
         """How many lanes still run jobs or may."""
@@ -68,6 +78,7 @@ class LaneBook:
             if lane.idle_failures >= _LOST_AFTER_IDLE_FAILURES:
                 lane.lost = f"failed {lane.idle_failures} times without a job (rank {rank} {error.kind}: {error.text})"
         lane.group, lane.ranks, lane.jobs = None, {}, []
+        lane.equipped, lane.probes, lane.nodes = {}, {}, []
 
     def fail_without(self) -> None:
         """Where every lane is lost, a queued job would wait for ever: it ends with the reason instead."""

@@ -6,26 +6,25 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from golfray.cluster.node_data import NeededFile, file_findings, needed_files
+from golfray.cluster.node_data import NeededFile, file_findings
 from golfray.cluster.nodes import NoAnswer, ask_all, name_of
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan
-from golfray.core.settings import DataSettings
 
 # On a node that has not read the data before, it is read for its sums: gigabytes, from a disk that may be far away.
 _ANSWER_SECONDS = 900.0
 _MOST_FINDINGS = 5
 
 
-def check_nodes(plan: LanePlan, data: DataSettings | None, study_folder: Path, local: bool) -> None:
+def check_nodes(plan: LanePlan, files: list[NeededFile] | None, study_folder: Path, local: bool) -> None:
     """Look at every node that can hold a rank. Raises :class:`EnvironmentProblem` with what is wrong on which node.
 
-    ``local``: the only node is this machine, which is looked at without Ray.
+    ``files``: what each must have at the driver's path; None: nothing. ``local``: the only node is this machine, which
+    is looked at without Ray.
     """
-    files = needed_files(data, summed=not local) if data is not None else []
     if local:
-        findings = [f"this machine: {finding}" for finding in inspect_node(files, str(study_folder))]
+        findings = [f"this machine: {finding}" for finding in inspect_node(files or [], str(study_folder))]
     else:
-        findings = _ask_all(plan, files, str(study_folder))
+        findings = _ask_all(plan, files or [], str(study_folder))
     if findings:
         more = len(findings) - _MOST_FINDINGS
         shown = [*findings[:_MOST_FINDINGS], *([f"and {more} more"] if more > 0 else [])]

@@ -52,6 +52,7 @@ def test_every_verb_that_help_names_is_offered(completed, here):
         "ui",
     }
     assert completed(here, "golfray show t") == ["trial"]
+    assert completed(here, "golfray show n") == ["nodes"]
 
 
 def test_studies_and_trials_are_offered_where_they_go(completed, here):
