@@ -66,8 +66,8 @@ def test_another_corpus_is_another_mirror_and_the_budget_is_for_all(tmp_path):
         make_mirror(tmp_path / "m", others, SIZE + need - 1, read)
     name = mirror_folder(tmp_path / "m", ORIGINALS).name
     assert str(refused.value) == (
-        f"{tmp_path}/m: a mirror of {need} bytes does not fit: nodes.mirror_gb allows 5.2 kB, and {name} take 5.1 kB of "
-        "that; allow more, or delete mirrors that no study reads"
+        f"{tmp_path}/m: a mirror of {need} bytes does not fit: nodes.mirror_gb allows 5.2 kB, and {name} take 5.1 kB "
+        "of that; allow more, or delete mirrors that no study reads"
     )
     assert make_mirror(tmp_path / "m", others, SIZE + need, read).name != name
 
