@@ -82,6 +82,7 @@ def _findings(
     from golfray.cluster.health import Subject
     from golfray.cluster.health import check as check_cluster
     from golfray.sweep.health import check as check_disks
+    from golfray.sweep.node_rules import NodeRules
     from golfray.sweep.space import Space
     from golfray.tracking.health import check as check_store
 
@@ -92,7 +93,8 @@ def _findings(
     yield from found
     output.say("looking at " + ("this machine" if address is None else f"every node of the cluster at {address}"))
     data = None if corpus is None else corpus.settings()
-    yield from check_cluster(Subject(folder, config.workers, config.runtime.device, data, address))
+    rules = over.nodes if isinstance(over, Space) else NodeRules()
+    yield from check_cluster(Subject(folder, config.workers, config.runtime.device, data, rules, address))
     output.say(f"looking at MLflow's store {store.name}")
     yield from check_store(store)
 

@@ -9,7 +9,7 @@ from golfray.cluster.node_data import NeededFile, file_findings
 from golfray.cluster.nodes import ask_node
 from golfray.core.settings import DataSettings
 from golfray.data.errors import DataError
-from golfray.data.mirror import Original, make_mirror, mirror_folder
+from golfray.data.mirror import Original, foresee_mirror, make_mirror, mirror_folder
 from golfray.sweep.node_rules import NodeRules
 
 # For a piece of a file, from the driver's node.
@@ -51,6 +51,16 @@ class Equipment:
             return file_findings(self.files)
         try:
             make_mirror(Path(self.rules.mirror), self._originals(), self.rules.mirror_bytes, self._read)
+        except DataError as problem:
+            return [str(problem)]
+        return []
+
+    def foreseen_faults(self) -> list[str]:
+        """As :meth:`faults`, but what would be mirrored is not copied: only whether it could be."""
+        if self.files is None or self.rules.mirror is None:
+            return self.faults()
+        try:
+            foresee_mirror(Path(self.rules.mirror), self._originals(), self.rules.mirror_bytes)
         except DataError as problem:
             return [str(problem)]
         return []

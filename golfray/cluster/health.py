@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from golfray.cluster.environment import start_session, stop_session
-from golfray.cluster.node_data import NeededFile, file_findings, needed_files
+from golfray.cluster.equipment import Equipment
+from golfray.cluster.node_data import needed_files
 from golfray.cluster.node_health import judge_alike, judge_kinds, judge_node
 from golfray.cluster.node_report import NodeReport, examine_node
 from golfray.cluster.nodes import NoAnswer, ask_all, ask_node, name_of
@@ -24,6 +25,7 @@ from golfray.config.sizes import count_text
 from golfray.core.settings import DataSettings
 from golfray.findings import Finding, error, fine, warning
 from golfray.sweep.disk_room import nearest_folder
+from golfray.sweep.node_rules import NodeRules
 
 THIS_MACHINE = "this machine"
 
@@ -43,13 +45,14 @@ _LOOK = "look at it, or take it out of the cluster"
 class Subject:
     """What a study would need of the machines: its folder, its ranks a lane, their device, its data where it has some.
 
-    ``address``: the cluster it would run on; None: this machine alone.
+    ``rules``: what it asks of nodes. ``address``: the cluster it would run on; None: this machine alone.
     """
 
     study_folder: Path
     workers: int
     device: str
     data: DataSettings | None
+    rules: NodeRules
     address: str | None
 
 
@@ -102,7 +105,7 @@ def _check_cluster(subject: Subject, here: NodeReport) -> list[Finding]:
     findings += _lanes(ray.cluster_resources(), subject)
     findings += _shared_storage(examined, nearest_folder(subject.study_folder))
     if subject.data is not None:
-        findings += _data(examined, subject.data)
+        findings += _data(examined, subject.data, subject.rules)
     return findings
 
 
@@ -198,23 +201,32 @@ def _judge_folder(where: str, folder: Path, said: Any, answer: Path, nonce: str)
     )
 
 
-def _data(examined: list[_Examined], data: DataSettings) -> list[Finding]:
+def _data(examined: list[_Examined], data: DataSettings, rules: NodeRules) -> list[Finding]:
     try:
         files = needed_files(data, summed=True)
     except EnvironmentProblem as problem:
         return [error("data", data.folder, str(problem), "give the folder of the shards: --set data.folder=DIR")]
-    answers = ask_all([found.node for found in examined], file_findings, files, limit_s=_READ_SECONDS)
+    equipment = Equipment(files, rules, driver_node="")
+    answers = ask_all([found.node for found in examined], data_faults, equipment, limit_s=_READ_SECONDS)
     findings = []
     for found, answer in zip(examined, answers, strict=True):
-        findings += _judge_data(found.where, files, answer)
+        findings += _judge_data(found.where, equipment, answer)
     return findings
 
 
-def _judge_data(where: str, files: list[NeededFile], answer: Any) -> list[Finding]:
+def data_faults(equipment: Equipment) -> list[str]:
+    """On a node: what it lacks of the data, and of room for them."""
+    return equipment.foreseen_faults()
+
+
+def _judge_data(where: str, equipment: Equipment, answer: Any) -> list[Finding]:
     if isinstance(answer, NoAnswer):
         return [error("data", where, f"asked for the data, it {answer}", _LOOK)]
+    if not answer and equipment.rules.mirror is not None:
+        return [fine("data", where, f"has the data mirrored in {equipment.rules.mirror}, or room for it")]
     if not answer:
-        return [fine("data", where, f"has the driver's {count_text(len(files), 'file')} of data, by size and sha256")]
+        told = count_text(len(equipment.files or ()), "file")
+        return [fine("data", where, f"has the driver's {told} of data, by size and sha256")]
     more = len(answer) - _MOST_FILES
     lines = [*answer[:_MOST_FILES], *([f"and {count_text(more, 'more file')}"] if more > 0 else [])]
     return [error("data", where, line, "") for line in lines]

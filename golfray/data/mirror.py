@@ -61,6 +61,12 @@ def make_mirror(parent: pathlib.Path, originals: Sequence[Original], budget: int
     return folder
 
 
+def foresee_mirror(parent: pathlib.Path, originals: Sequence[Original], budget: int) -> None:
+    """Raise ``DataError`` where :func:`make_mirror` would find no room; writes nothing."""
+    if not mirror_folder(parent, originals).exists():
+        _check_room(parent, sum(original.size for original in originals), budget)
+
+
 def _check_room(parent: pathlib.Path, need: int, budget: int) -> None:
     mirrors = {path: _bytes_below(path) for path in sorted(parent.glob("corpus-*"))}
     taken = sum(mirrors.values())
@@ -71,7 +77,7 @@ def _check_room(parent: pathlib.Path, need: int, budget: int) -> None:
             where=parent,
             remedy="allow more, or delete mirrors that no study reads",
         )
-    free = shutil.disk_usage(parent).free
+    free = shutil.disk_usage(next(path for path in (parent, *parent.parents) if path.exists())).free
     if need > free:
         what = f"a mirror of {size_text(need)} does not fit: this disk has {size_text(free)} free"
         raise DataError(what, where=parent, remedy="make room there, or choose another folder as nodes.mirror")

@@ -62,8 +62,19 @@ def test_a_mirror_of_what_this_node_sees_as_the_driver_does(files, tmp_path):
 
 
 def test_a_mirror_that_may_not_be_is_a_fault(files, tmp_path):
-    (fault,) = Equipment(files, NodeRules(str(tmp_path / "mirror"), 1e-7), "node").faults()
-    assert "does not fit: nodes.mirror_gb allows 100 bytes" in fault
+    equipment = Equipment(files, NodeRules(str(tmp_path / "mirror"), 1e-7), "node")
+    (foreseen,) = equipment.foreseen_faults()
+    assert not (tmp_path / "mirror").exists()
+    assert equipment.faults() == [foreseen]
+    assert "does not fit: nodes.mirror_gb allows 100 bytes" in foreseen
+
+
+def test_what_is_foreseen_of_a_mirror_writes_nothing(files, tmp_path):
+    assert Equipment(files, NodeRules(str(tmp_path / "some" / "mirror"), 1e-6), "node").foreseen_faults() == []
+    assert not (tmp_path / "some").exists()
+    pathlib.Path(files[0].path).unlink()
+    (fault,) = Equipment(files, NodeRules(), "node").foreseen_faults()
+    assert "No such file" in fault
 
 
 def test_a_trial_on_a_mirror_leaves_the_drivers_paths(tmp_path):
