@@ -49,6 +49,7 @@ def drive(
                 data=prepared.corpus.settings(),
                 limits=space.limits,
                 recycling=Recycling(trials=1) if isolate else None,
+                rules=space.nodes,
             )
         )
         study = Study(

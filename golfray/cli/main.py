@@ -18,6 +18,7 @@ import golfray
 from golfray.cli.confirm import confirm
 from golfray.cli.data import data_app
 from golfray.cli.data_fetch import fetch
+from golfray.cli.doctor import doctor
 from golfray.cli.evidence import claim, compare
 from golfray.cli.exit_codes import (
     BUG,
@@ -39,6 +40,7 @@ from golfray.cli.package import pack, selftest
 from golfray.cli.running import list_studies, stop
 from golfray.cli.show import show_app
 from golfray.cli.show_knobs import show_knobs
+from golfray.cli.show_nodes import show_nodes
 from golfray.cli.size import size
 from golfray.cli.study import tune
 from golfray.cli.track import track, ui
@@ -87,7 +89,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (tune, status, logs, stop, size, confirm, claim, compare, train, score, export, pack, selftest, track, ui):
+for verb in (
+    tune,
+    status,
+    logs,
+    stop,
+    size,
+    confirm,
+    claim,
+    compare,
+    train,
+    score,
+    export,
+    pack,
+    selftest,
+    doctor,
+    track,
+    ui,
+):
     app.command()(verb)
 app.command("ls")(list_studies)
 app.command("import-records")(import_records)
@@ -95,6 +114,7 @@ data_app.command()(fetch)
 app.add_typer(data_app, name="data")
 show_app.command("trial")(show_trial)
 show_app.command("knobs")(show_knobs)
+show_app.command("nodes")(show_nodes)
 app.add_typer(show_app, name="show")
 for group in (app, data_app, show_app):
     for command in group.registered_commands:

@@ -12,7 +12,7 @@ from golfray.cli.options import SCALE, SETS
 from golfray.cli.output import Output, with_output
 
 show_app = typer.Typer(
-    no_args_is_help=True, help="Show a configuration, the schema of a file, a trial, or a study's knobs."
+    no_args_is_help=True, help="Show a configuration, the schema of a file, a trial, or a study's knobs or nodes."
 )
 
 

@@ -20,7 +20,9 @@ from golfray.cluster.lane_book import LaneBook
 from golfray.cluster.ledger import Entry, Ledger, Stage
 from golfray.cluster.nodes import Nodes
 from golfray.cluster.rank_output import rank_log
+from golfray.cluster.rank_probe import RankProbe
 from golfray.cluster.ranks import RankError, RankProcess, Seat
+from golfray.cluster.roll_call import RollCall
 from golfray.sweep.executor import Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
@@ -39,6 +41,7 @@ class Broker:
 
     ``cancel_grace_s``: how long a job may take to end cooperatively. ``limits``: a job that is longer in a phase is
     taken for hung. ``study_folder``: paths are told relative to it. ``nodes``: asks the machines that ranks run on.
+    ``refuse_slower``: a node whose matrix products take so many times as long as others' is refused; None: none is.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Broker:
         limits: PhaseLimits,
         study_folder: Path,
         nodes: Nodes,
+        refuse_slower: float | None = None,
     ) -> None:
         self._workers = workers
         self._nodes = nodes
@@ -58,6 +62,7 @@ class Broker:
         self._closing_s = cancel_grace_s + SETTLE_SECONDS
         self._closed = False
         self._changed = asyncio.Condition()
+        self._roll_call = RollCall(self._lanes, workers, refuse_slower, self._until, self._notify)
 
     # --- the study's side ---
 
@@ -154,6 +159,14 @@ class Broker:
         await self._notify()
         return not (self._closed or lane.lost)
 
+    async def equip(self, seat: Seat, faults: list[str]) -> bool:
+        """A rank says what its node lacks. False: go home, the lane is refused."""
+        return await self._roll_call.equip(seat, faults)
+
+    async def probed(self, seat: Seat, probe: RankProbe) -> bool:
+        """A rank says what it measured. False: go home, the lane is refused."""
+        return await self._roll_call.probed(seat, probe)
+
     async def next_job(self, seat: Seat, index: int) -> Job | None:
         """Job number ``index`` of this incarnation, the same for every rank; None: go home."""
         lane = self._lanes[seat.lane]
@@ -162,13 +175,12 @@ class Broker:
                 lane.group != seat.group
                 or len(lane.jobs) > index
                 or self._closed
-                or lane.recycling is not None
+                or lane.leaves
                 or self._ledger.first(Stage.READY) is not None
             ),
             None,
         )
-        ending = self._closed or lane.recycling is not None
-        if lane.group != seat.group or (ending and len(lane.jobs) <= index):
+        if lane.group != seat.group or ((self._closed or lane.leaves) and len(lane.jobs) <= index):
             return None
         if len(lane.jobs) <= index:
             entry = self._ledger.first(Stage.READY)
@@ -189,7 +201,7 @@ class Broker:
             entry.taken_by.add(seat.rank)
             entry.oom_kills[seat.rank] = oom_kills
             if len(entry.taken_by) == self._workers:
-                self._ledger.start(entry, time.monotonic())
+                self._ledger.start(entry, time.monotonic(), self._lanes[seat.lane].nodes)
                 self._lanes[seat.lane].worked = True
             await self._notify()
         await self._until(lambda: entry.stage is not Stage.OFFERED or entry.group != seat.group, None)

@@ -12,15 +12,18 @@ from typing import Any
 
 from golfray.cluster.broker import Broker
 from golfray.cluster.environment import VARIABLES, Session, start_session, stop_session
+from golfray.cluster.equipment import Equipment
 from golfray.cluster.errors import LONGEST_TEXT
 from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
+from golfray.cluster.node_data import needed_files
 from golfray.cluster.nodes import RayNodes
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
 from golfray.cluster.recycling import Recycling
 from golfray.core.settings import DataSettings
 from golfray.sweep.executor import Finished, Holding, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.node_rules import NodeRules
 from golfray.sweep.outcome import Kind, Outcome
 
 _END_SECONDS = 15.0
@@ -41,8 +44,9 @@ class RayExecutor:
     than this, for a study with few trials. ``data``: what the jobs will read, checked on every node before anything
     runs; None leaves it unchecked. ``run``: what every rank calls for a job, as "module:function" with the signature of
     ``golfray.core.trial.run_trial``; None: what the job's settings need. ``limits``: a job that is longer in a phase
-    counts as hung (None: the usual ones). ``cancel_grace_s``: how long a job that was asked to end may take before its
-    lane is killed. ``recycling``: when a lane's ranks are started anew between two jobs (None: the usual limits).
+    counts as hung (None: the usual ones). ``rules``: what is asked of nodes, and kept on them (None: nothing).
+    ``cancel_grace_s``: how long a job that was asked to end may take before its lane is killed. ``recycling``: when a
+    lane's ranks are started anew between two jobs (None: the usual limits).
 
     A cluster at an ``address`` may grow and shrink: nodes that join get lanes, a lane that loses its node waits for
     another one, and :attr:`slots` follows. After a quarter of an hour without room for any lane the executor gives up.
@@ -65,6 +69,7 @@ class RayExecutor:
         data: DataSettings | None = None,
         run: str | None = None,
         limits: PhaseLimits | None = None,
+        rules: NodeRules | None = None,
         cancel_grace_s: float = 30.0,
         recycling: Recycling | None = None,
     ) -> None:
@@ -85,7 +90,9 @@ class RayExecutor:
         self._watched: list[Any] = []
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
-            self._plan = self._start(workers, device, max_lanes, data, run, limits or PhaseLimits())
+            self._plan = self._start(
+                workers, device, max_lanes, data, run, limits or PhaseLimits(), rules or NodeRules()
+            )
             self._slots = self._plan.slots
         except BaseException:
             self.close(at_once=True)
@@ -99,22 +106,28 @@ class RayExecutor:
         data: DataSettings | None,
         run: str | None,
         limits: PhaseLimits,
+        rules: NodeRules,
     ) -> LanePlan:
         import ray
 
         plan = plan_lanes(ray.available_resources(), workers, device, max_lanes)
         local = self._local
-        check_nodes(plan, data, self._study_folder, local)
+        files = None if data is None else needed_files(data, summed=not local or rules.mirror is not None)
+        # Where they are mirrored, nodes get the data when a lane forms there.
+        check_nodes(plan, files if rules.mirror is None else None, self._study_folder, local)
+        equipment = Equipment(files, rules, ray.get_runtime_context().get_node_id())
         scratch = self._session.folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)  # an earlier driver's
         names = [f"lane-{number}" for number in range(plan.slots)]
         on_head: dict[str, Any] = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
         broker = ray.remote(**on_head)(Broker)
-        self._broker = broker.remote(workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes())
+        self._broker = broker.remote(
+            workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes(), rules.refuse_slower
+        )
         # Processes of a cluster of our own have the variables from its servers.
         variables = {} if local else {"runtime_env": {"env_vars": VARIABLES}}
         host = ray.remote(**on_head, **variables, max_concurrency=CALLS_AT_ONCE)(Host)
-        self._host = host.remote(self._broker, plan, names, scratch, run, local, self._recycling)
+        self._host = host.remote(self._broker, plan, names, scratch, run, local, equipment, self._recycling)
         # Neither ends before the study does, unless it fails.
         self._watched = [self._broker.watch.remote(), self._host.tune_failure.remote()]
         return plan

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from golfray.cluster.equipment import Equipment
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.recycling import Recycling
 
@@ -34,6 +35,7 @@ class Host:
         scratch: Path,
         run: str | None,
         local: bool,
+        equipment: Equipment,
         recycling: Recycling,
     ) -> None:
         # These import Train and with it torch: here, and not where this module is imported.
@@ -41,7 +43,7 @@ class Host:
         from golfray.cluster.tune_bridge import TuneBridge
 
         def start(name: str) -> None:
-            self._lanes.append(Lane(name, plan, broker, scratch, run, local, recycling))
+            self._lanes.append(Lane(name, plan, broker, scratch, run, local, equipment, recycling))
             self._lanes[-1].start()
 
         self._lanes: list[Lane] = []

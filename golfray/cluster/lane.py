@@ -29,14 +29,16 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 from golfray.cluster.bad_tokens import BAD_TOKEN, describe_bad_token
 from golfray.cluster.deaths import count_oom_kills
 from golfray.cluster.entries import load_run, run_of
+from golfray.cluster.equipment import Equipment
 from golfray.cluster.errors import describe_error, error_identity
+from golfray.cluster.formation import form, leave_driver_paths, on_mirror
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_cache import RankCache, compile_counts
 from golfray.cluster.rank_output import output_into, rank_log
 from golfray.cluster.ranks import RankError, RankProcess, Seat, rank_error
 from golfray.cluster.recycling import RankMemory, Recycling, device_bytes, resident_bytes
 from golfray.cluster.stacks import allow_inspection
-from golfray.core.settings import settings_from_dict
+from golfray.core.settings import DataSettings, settings_from_dict
 from golfray.sweep.compile_cache import cache_folder
 from golfray.sweep.executor import Job
 
@@ -62,6 +64,7 @@ class Lane:
         scratch: Path,
         run: str | None,
         local: bool,
+        equipment: Equipment,
         recycling: Recycling,
     ) -> None:
         self.name = name
@@ -70,6 +73,7 @@ class Lane:
         self._broker = broker
         self._scratch = scratch
         self._run = run
+        self._equipment = equipment
         # Ranks of a cluster of our own are on this machine: what they say to each other stays on loopback.
         self._network = {"GLOO_SOCKET_IFNAME": "lo"} if local else {}
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -108,6 +112,7 @@ class Lane:
                 "broker": self._broker,
                 "run": self._run,
                 "device": plan.device,
+                "equipment": self._equipment,
                 "recycling": self._recycling,
             },
             scaling_config=ray.train.ScalingConfig(
@@ -153,6 +158,8 @@ def serve_jobs(config: dict[str, Any]) -> None:
         return
     cache = RankCache(_session_folder() / "compile-cache" / f"{seat.lane}-rank-{seat.rank}", cache_folder())
     cache.open()
+    if not form(broker, seat, config["equipment"], config["device"]):
+        return
     gives = ray.train.get_context().get_local_rank() == 0  # its peers compile the same
     memory = RankMemory(config["recycling"], device_bytes, resident_bytes)
     index = 0
@@ -160,7 +167,7 @@ def serve_jobs(config: dict[str, Any]) -> None:
         index += 1
         if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
             cache.fill()
-            _run_job(broker, seat, job, config["run"], config["device"])
+            _run_job(broker, seat, job, config["run"], config["device"], config["equipment"].data)
             _forget_last_job()
             if gives:
                 cache.give()
@@ -176,14 +183,14 @@ def _session_folder() -> Path:
     return Path(node.get_session_dir_path())
 
 
-def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) -> None:
+def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str, mirrored: DataSettings | None) -> None:
     log = rank_log(Path(job.folder), seat.rank)
     print(f"=== job {job.job_id}, rank {seat.rank} of {seat.lane}: what it prints is in {log}", flush=True)
     outcome, crash = None, None
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with output_into(log):
-            outcome, crash = _outcome_or_crash(broker, seat, job, run, device)
+            outcome, crash = _outcome_or_crash(broker, seat, job, run, device, mirrored)
     except OSError as error:
         crash = RankError("raised", describe_error(error), error_identity(error))
     ray.get(broker.end.remote(seat, job.job_id, outcome if seat.rank == 0 else None, crash))
@@ -193,7 +200,7 @@ def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str) ->
 
 
 def _outcome_or_crash(
-    broker: Any, seat: Seat, job: Job, run: str | None, device: str
+    broker: Any, seat: Seat, job: Job, run: str | None, device: str, mirrored: DataSettings | None
 ) -> tuple[dict[str, Any] | None, RankError | None]:
     from golfray.core.gang import join_gang
 
@@ -202,9 +209,12 @@ def _outcome_or_crash(
     try:
         _known_state()
         settings = settings_from_dict(job.settings)
+        run_job, here = load_run(run or run_of(settings)), on_mirror(settings, mirrored)
         before = compile_counts()
-        outcome = load_run(run or run_of(settings))(settings, join_gang(device), Path(job.folder), report, enter)
+        outcome = run_job(here, join_gang(device), Path(job.folder), report, enter)
         compiled = {name: float(count - before.get(name, 0)) for name, count in compile_counts().items()}
+        if mirrored is not None and seat.rank == 0:
+            leave_driver_paths(Path(job.folder), settings)
         return {**outcome, "metrics": {**outcome["metrics"], **compiled}}, None
     except Exception as error:  # noqa: BLE001  every exception of a trial is an outcome, told to the study
         traceback.print_exc()

@@ -7,9 +7,11 @@ import time
 
 from golfray.cluster.endings import lane_failed_outcome
 from golfray.cluster.ledger import Entry, Ledger, Stage
+from golfray.cluster.rank_probe import RankProbe
 from golfray.cluster.ranks import RankError, RankProcess
 from golfray.cluster.recycling import ISOLATED
 from golfray.config.sizes import count_text
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Kind, Outcome
 
 _LOST_AFTER_IDLE_FAILURES = 3
@@ -19,21 +21,30 @@ _LOST_AFTER_IDLE_FAILURES = 3
 class LaneRecord:
     """One lane. ``group``, ``ranks`` and ``jobs`` are those of the incarnation that is up, if one is.
 
-    ``worked``: whether its present trainer has ever run a job; one that never has is not started again, unless it was
-    ``starved``: there was no room for it. ``recycling``: why this incarnation runs no more jobs. ``lost``: why the lane
-    is not started any more; ``homeless``: that is because no node has room for it.
+    So are ``equipped`` (what the node of each rank lacks), ``probes`` of its ranks, and ``nodes``, which follows from
+    them once all are there. ``worked``: whether its present trainer has ever run a job; one that never has is not
+    started again, unless it was ``starved``: there was no room for it. ``recycling``: why this incarnation runs no more
+    jobs. ``lost``: why the lane is not started any more; ``homeless``: that is because no node has room for it.
     """
 
     group: str | None = None
     last_group: str | None = None
     ranks: dict[int, RankProcess] = dataclasses.field(default_factory=dict)
     jobs: list[Entry] = dataclasses.field(default_factory=list)
+    equipped: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    probes: dict[int, RankProbe] = dataclasses.field(default_factory=dict)
+    nodes: list[NodeProbe] = dataclasses.field(default_factory=list)
     idle_failures: int = 0
     worked: bool = False
     starved: bool = False
     recycling: str | None = None
     lost: str | None = None
     homeless: bool = False
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the ranks that are up go home rather than run another job."""
+        return self.recycling is not None or self.lost is not None
 
 
 class LaneBook:
@@ -85,8 +96,7 @@ class LaneBook:
         lane.worked = lane.starved = False
         if not again and lane.lost is None:
             lane.homeless = not has_room
-            lane.lost = "no node has room for it" if lane.homeless else reason
-            self._news.append(f"{name} is lost: {lane.lost}")
+            self.lose(lane, "no node has room for it" if lane.homeless else reason)
         return again
 
     def recycle(self, name: str, reason: str) -> None:
@@ -109,6 +119,15 @@ class LaneBook:
     def _placed(self) -> int:
         return sum(not lane.homeless for lane in self._lanes.values())
 
+    def up(self) -> list[LaneRecord]:
+        """Lanes whose ranks are there, be they refused or not."""
+        return [lane for lane in self._lanes.values() if lane.group is not None]
+
+    def lose(self, lane: LaneRecord, reason: str) -> None:
+        """No more jobs for a lane, and its ranks are not started again."""
+        lane.lost = reason
+        self._news.append(f"{self._name_of(lane)} is lost: {reason}")
+
     def retire(self, lane: LaneRecord, errors: dict[int, RankError], reason: str = "") -> None:
         """End an incarnation: its begun job is over, one merely offered goes back to the head of the queue."""
         if lane.group is None:
@@ -125,10 +144,11 @@ class LaneBook:
         elif errors:
             lane.idle_failures += 1
             rank, error = next(iter(errors.items()))
-            if lane.idle_failures >= _LOST_AFTER_IDLE_FAILURES:
-                lane.lost = f"failed {lane.idle_failures} times without a job (rank {rank} {error.kind}: {error.text})"
-                self._news.append(f"{self._name_of(lane)} is lost: {lane.lost}")
+            if lane.lost is None and lane.idle_failures >= _LOST_AFTER_IDLE_FAILURES:
+                why = f"failed {lane.idle_failures} times without a job (rank {rank} {error.kind}: {error.text})"
+                self.lose(lane, why)
         lane.group, lane.ranks, lane.jobs, lane.recycling = None, {}, [], None
+        lane.equipped, lane.probes, lane.nodes = {}, {}, []
 
     def fail_without(self) -> None:
         """Where every lane is lost, a queued job would wait for ever: it ends with the reason instead.

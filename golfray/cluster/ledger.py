@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 from golfray.cluster.ranks import RankError
 from golfray.sweep.executor import Entered, Finished, Job, JobEvent, Progress, Started
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Outcome
 
 
@@ -101,12 +103,12 @@ class Ledger:
             raise RuntimeError(f"job {entry.job.job_id} cannot go from {entry.stage.name} to {stage.name}")
         entry.stage = stage
 
-    def start(self, entry: Entry, now: float) -> None:
-        """Every rank of its lane has taken the job."""
+    def start(self, entry: Entry, now: float, nodes: Sequence[NodeProbe] = ()) -> None:
+        """Every rank of its lane, on ``nodes``, has taken the job."""
         assert entry.lane is not None
         self.move(entry, Stage.RUNNING)
         entry.phase_since = entry.last_sign = now
-        self._events.append(Started(entry.job.job_id, entry.lane))
+        self._events.append(Started(entry.job.job_id, entry.lane, tuple(nodes)))
 
     def enter(self, entry: Entry, phase: str, now: float) -> None:
         """A running job begins a phase."""

@@ -69,6 +69,32 @@ def ask_node(node: str, question: Callable[..., Any], *arguments: Any) -> Any:
     return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question).remote(*arguments)
 
 
+def ask_all(nodes: list[dict[str, Any]], question: Callable[..., Any], *arguments: Any, limit_s: float) -> list[Any]:
+    """What ``question(*arguments)`` returns on each of ``nodes`` (entries of Ray's table), asked side by side.
+
+    In place of an answer that did not come within ``limit_s`` seconds, or failed, there is a :class:`NoAnswer`.
+    """
+    import ray
+
+    asked = [ask_node(node["NodeID"], question, *arguments) for node in nodes]
+    ready, _ = ray.wait(asked, num_returns=len(asked), timeout=limit_s) if asked else ([], [])
+    answers: list[Any] = []
+    for reference in asked:
+        if reference not in ready:
+            answers.append(NoAnswer(f"did not answer within {limit_s:g} s"))
+            continue
+        try:
+            answers.append(ray.get(reference))
+        except ray.exceptions.RayError as error:
+            answers.append(NoAnswer(f"could not be asked: {' '.join(str(error).split())}"))
+    return answers
+
+
+def name_of(node: dict[str, Any]) -> str:
+    """What messages call a node of Ray's table."""
+    return f"node {node['NodeManagerAddress']}"
+
+
 def end_process(pid: int, born: float) -> None:
     """Kill the process of this machine that has this id and was created at ``born``, if it is still there."""
     try:

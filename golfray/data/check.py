@@ -11,11 +11,11 @@ from golfray.data.against import open_against
 from golfray.data.check_files import CorpusFiles, check_folder
 from golfray.data.check_tokens import TokenCheck
 from golfray.data.errors import DataError
-from golfray.data.findings import Finding, error
 from golfray.data.manifest import FILE_NAME, describe_file
 from golfray.data.names import check_path
 from golfray.data.sequences import judge_length
 from golfray.data.tokenizer import load_tokenizer
+from golfray.findings import Finding, error
 
 
 @dataclasses.dataclass(frozen=True)

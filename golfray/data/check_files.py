@@ -8,10 +8,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 from golfray.data.errors import DataError
-from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import FILE_NAME, Manifest, differences, read_manifest, remedy
 from golfray.data.shard_header import AGAIN, diagnose_shard
 from golfray.data.shard_layout import SPLITS, shard_name, split_and_number
+from golfray.findings import Finding, error, warning
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,10 @@ import sentencepiece
 
 from golfray.core.byte_table import ByteTable
 from golfray.data.byte_accounting import Inexact, counted_bytes, decoded_bytes, encodes_again, find_inexact
-from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import Manifest
 from golfray.data.split_tally import DocumentSpan, SplitTally
 from golfray.data.token_files import TokenFiles
+from golfray.findings import Finding, error, warning
 
 # Reasons why counted and decoded bytes differ; the others lose bytes that decoding does not show either.
 EXPLAINING = ("tokenizer-inner-space", "tokenizer-first-space", "tokenizer-denormalizer")

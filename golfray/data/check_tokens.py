@@ -15,7 +15,6 @@ from golfray.core.byte_table import ByteTable, build_byte_table
 from golfray.data.against import Against
 from golfray.data.check_files import CorpusFiles
 from golfray.data.check_tokenizer import EXPLAINING, Sample, decode_sample, judge_sample, judge_tokenizer
-from golfray.data.findings import Finding, error, warning
 from golfray.data.manifest import FILE_NAME, Manifest, remedy
 from golfray.data.overlap import Overlap
 from golfray.data.reference_points import uniform_bits_per_byte
@@ -23,6 +22,7 @@ from golfray.data.sampler import Sampler
 from golfray.data.shard_layout import MAX_VOCAB_SIZE, SPLITS
 from golfray.data.split_tally import DocumentSpan, SplitTally
 from golfray.data.token_files import TokenFiles
+from golfray.findings import Finding, error, warning
 
 NOT_QUOTABLE = "quote no score on it, or build it anew without them"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from golfray.findings import Finding
+
 
 class DataError(ValueError):
     """A corpus that is missing, changed, damaged or not fit for its use.
@@ -17,6 +19,11 @@ class DataError(ValueError):
         self.where = str(where)
         self.remedy = remedy
         super().__init__(f"{self.where}: {self.faults}" if self.where else self.faults)
+
+    @classmethod
+    def of(cls, finding: Finding) -> DataError:
+        """A fault that was found, as what is raised where nothing can go on with it."""
+        return cls(finding.what, where=finding.where, remedy=finding.remedy)
 
     @property
     def faults(self) -> str:

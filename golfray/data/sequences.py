@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from golfray.data.findings import Finding, warning
+from golfray.findings import Finding, warning
 
 
 def judge_length(folder: Path, val_tokens: int, seq_lens: Mapping[str, int]) -> list[Finding]:

@@ -9,8 +9,9 @@ import stat
 import numpy
 
 from golfray.core.shards import SHARD_HEADER_INTS, SHARD_MAGIC, SHARD_VERSION, map_shard
-from golfray.data.findings import Finding, error
+from golfray.data.errors import DataError
 from golfray.data.shard_layout import TOKEN_BYTES
+from golfray.findings import Finding, error
 
 HEADER_BYTES = 4 * SHARD_HEADER_INTS
 # llm.c writes the tokens of larger vocabularies as 4-byte integers under a magic of their own.
@@ -87,7 +88,7 @@ def open_shard(path: pathlib.Path) -> numpy.ndarray:
     Raises ``DataError`` with the likely cause where the file is no whole shard.
     """
     if finding := diagnose_shard(path):
-        raise finding.to_error()
+        raise DataError.of(finding)
     return map_shard(path)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy
 
+from golfray.data.errors import DataError
 from golfray.data.shard_header import HEADER_BYTES, diagnose_shard, header_for, tokens_in
 from golfray.data.shard_layout import TOKEN_BYTES, shard_name
 
@@ -88,7 +89,7 @@ def read_chunks(paths: Sequence[pathlib.Path], sha256: Hash | None = None) -> It
     """
     for path in paths:
         if finding := diagnose_shard(path):
-            raise finding.to_error()
+            raise DataError.of(finding)
         with open(path, "rb") as file:
             header = file.read(HEADER_BYTES)
             if sha256 is not None:

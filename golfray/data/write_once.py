@@ -30,7 +30,7 @@ def make_folder_once(target: pathlib.Path, make: Callable[[pathlib.Path], None],
     if target.exists():
         return False
     try:
-        with _parents(target), _only_one(target.with_name(f".{target.name}.lock")):
+        with _parents(target), only_one(target.with_name(f".{target.name}.lock")):
             if target.exists():
                 return False
             _make(target, make)
@@ -72,7 +72,7 @@ def _parents(target: pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _only_one(lock: pathlib.Path) -> Iterator[None]:
+def only_one(lock: pathlib.Path) -> Iterator[None]:
     """Hold ``lock`` for this process; the kernel lets go of it however the process ends."""
     file = _take(lock)
     try:
@@ -85,7 +85,7 @@ def _only_one(lock: pathlib.Path) -> Iterator[None]:
 
 def _take(lock: pathlib.Path) -> IO[bytes]:
     while True:
-        file = open(lock, "ab")  # noqa: SIM115 - held until _only_one closes it
+        file = open(lock, "ab")  # noqa: SIM115 - held until only_one closes it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

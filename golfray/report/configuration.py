@@ -83,6 +83,9 @@ def _space_lines(space: Space) -> Iterator[str]:
         yield f"foreign point of {', '.join(foreign.records)}: {scored} ({values})"
     limits = ", ".join(f"{name} {_seconds(value)}" for name, value in space.to_dict()["limits"].items())
     yield f"limits in seconds: {limits}"
+    asked = ", ".join(f"{name} {value}" for name, value in space.to_dict()["nodes"].items() if value is not None)
+    if asked:
+        yield f"nodes: {asked}"
     yield from space.notes
 
 

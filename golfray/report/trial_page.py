@@ -87,7 +87,7 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
     outcome, folder = attempt.outcome, _folder(found, attempt)
     begun = attempt.started or attempt.submitted
     took = "" if attempt.ended is None or begun is None else f" after {seconds_text(attempt.ended - begun)}"
-    lane = "" if attempt.lane is None else f" on {attempt.lane}"
+    lane = "" if attempt.lane is None else f" on {attempt.lane}{_places(attempt)}"
     if outcome is None:
         position = position_of(found.trial)
         return [
@@ -118,6 +118,12 @@ def _attempt_lines(found: FoundTrial, attempt: AttemptRecord) -> list[str]:
     return [*lines, *_file_lines(folder)]
 
 
+def _places(attempt: AttemptRecord) -> str:
+    """The machines of its lane, where there may be others."""
+    places = [f"{node.host} ({node.address})" for node in attempt.nodes]
+    return f" at {', '.join(places)}" if places else ""
+
+
 def _curve_lines(attempt: AttemptRecord) -> list[str]:
     points = [(step, metrics["train/loss"]) for step, metrics in attempt.curve if "train/loss" in metrics]
     if not points:
@@ -141,6 +147,7 @@ def _attempt_document(found: FoundTrial, attempt: AttemptRecord) -> dict[str, An
     return {
         "attempt": attempt.number,
         "lane": attempt.lane,
+        "nodes": [node.to_dict() for node in attempt.nodes],
         "submitted": attempt.submitted,
         "started": attempt.started,
         "ended": attempt.ended,

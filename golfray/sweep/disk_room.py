@@ -33,7 +33,7 @@ _FRONT = 60_000
 _MLFLOW_EMPTY = 1_300_000
 _RAY, _RAY_A_TRIAL = 1_000_000, 35_000
 # Ray's session and its spilled objects, and what torch compiles.
-_TEMPORARY = 150 * MIB
+TEMPORARY_BYTES = 150 * MIB
 _TENSOR_HEADER = 600
 
 # Attempts that are lost and made again, of which the files stay. A study of which more than half fail gives up.
@@ -125,9 +125,9 @@ def disk_need(settings: RunSettings, attempts: int, workers: int, *, own_store: 
     database = _MLFLOW_EMPTY + attempts * (_MLFLOW_A_TRIAL + _MLFLOW_A_POINT * points)
     copies = attempts * artifact
     if not own_store:
-        return DiskNeed(parts, _TEMPORARY, database + copies)
+        return DiskNeed(parts, TEMPORARY_BYTES, database + copies)
     parts["artifacts"] += copies
-    return DiskNeed(parts | {"MLflow's database": database}, _TEMPORARY)
+    return DiskNeed(parts | {"MLflow's database": database}, TEMPORARY_BYTES)
 
 
 def _most_trials(space: Space, left: WorkLeft, lanes: int) -> int | None:

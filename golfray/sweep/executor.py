@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Outcome
 
 
@@ -19,10 +20,11 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Started:
-    """A lane has taken the job."""
+    """A lane has taken the job; ``nodes``: where it lies, and what they measured as it formed, empty if nothing did."""
 
     job_id: str
     lane: str
+    nodes: tuple[NodeProbe, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from golfray.config.positions import Document, load_yaml
 from golfray.config.resolve import Layer
 
 # Mappings that are laid over each other key by key; all else but knobs is replaced whole.
-_BY_KEY = ("budget", "limits", "fixed")
+_BY_KEY = ("budget", "limits", "nodes", "fixed")
 
 _RANGE_FIELDS = frozenset({"low", "high", "log", "step", "complement", "or_zero", "at_most"})
 

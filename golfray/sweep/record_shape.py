@@ -85,6 +85,12 @@ class _Foreign(_Shape):
     runs: Annotated[int, Field(ge=1)]
 
 
+class _Nodes(_Shape):
+    mirror: str | None = None
+    mirror_gb: _Cap | None = None
+    refuse_slower: _Cap | None = None
+
+
 class _Space(_Shape):
     name: str = ""
     source: str = ""
@@ -99,6 +105,7 @@ class _Space(_Shape):
     replicates: _Count = 1
     fit_probability: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     limits: dict[str, float | None] = {}
+    nodes: _Nodes = _Nodes()
 
 
 class _Budget(_Shape):
@@ -212,8 +219,29 @@ class _AttemptSubmitted(_OfAttempt):
     folder: _Inside
 
 
+class _NodeProbe(_Shape):
+    node: str
+    host: str
+    address: str
+    ranks: Annotated[int, Field(ge=1)]
+    lane_ranks: Annotated[int, Field(ge=1)]
+    device: str
+    matmul_tflops: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    reduce_gb_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    read_mb_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    mhz: _Count | None
+    max_mhz: _Count | None
+    python: str
+    torch: str
+    cuda: str | None
+    nccl: str | None
+    driver: str | None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class _AttemptStarted(_OfAttempt):
     lane: str
+    nodes: list[_NodeProbe] = []
 
 
 class _Phase(_OfAttempt):

@@ -13,6 +13,7 @@ from typing import Any
 
 from golfray.sweep.events import LOG_NAME, EventLogError, read_events
 from golfray.sweep.generations import Generation
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.record_shape import why_damaged, why_no_beginning
 from golfray.sweep.trial_record import CONFIRM, AttemptRecord, LateCheck, TrialRecord, configuration_of, setting_paths
@@ -255,6 +256,7 @@ class StudyRecord:
         attempt = self._attempt(event)
         attempt.started = attempt.last_sign = event["time"]
         attempt.lane = event["lane"]
+        attempt.nodes = tuple(NodeProbe.from_dict(node) for node in event.get("nodes", []))
 
     def _on_phase(self, event: dict[str, Any]) -> None:
         attempt = self._attempt(event)

@@ -17,6 +17,7 @@ from golfray.sweep.first_points import read_first_points
 from golfray.sweep.knob_reader import check_other_scale, knob_place, overruled, places_of, read_knobs
 from golfray.sweep.knobs import Choice, FloatRange, IntRange, Knob, Parameter, parameters_of, values_at
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.node_rules import NodeRules
 from golfray.sweep.observation import read_observations
 from golfray.sweep.possible import impossible_values
 from golfray.sweep.rungs import SHARES, shortened
@@ -52,6 +53,7 @@ class Space:
     fit_probability: float
     replicates: int
     limits: PhaseLimits
+    nodes: NodeRules
     places: Mapping[str, tuple[str, ...]]
     warm_start: tuple[ForeignPoint, ...] = ()
     notes: tuple[str, ...] = ()
@@ -100,7 +102,7 @@ class Space:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form, as it stands in ``study_started``: all that decides which trials are asked, and ``limits``.
+        """Plain JSON form, as it stands in ``study_started``: what decides which trials are asked, and how they run.
 
         What JSON reads back is equal to it. ``source`` alone decides nothing: it is the file as it was named.
         """
@@ -121,6 +123,7 @@ class Space:
             "warm_start": [dataclasses.asdict(point) | {"records": list(point.records)} for point in self.warm_start],
             "knobs": {knob.path: _knob_to_dict(knob) for knob in self.knobs},
             "limits": dataclasses.asdict(self.limits),
+            "nodes": dataclasses.asdict(self.nodes),
         }
 
 
@@ -167,6 +170,7 @@ def load_space(path: Path, *, has_gpu: HasGpu, layers: Sequence[Layer] = (), sca
         fit_probability=file.fit_probability,
         replicates=file.replicates,
         limits=file.phase_limits(),
+        nodes=file.node_rules(),
         places=places_of(file, document, base.config.scale),
     )
     if space.stopping == RUNGS:

@@ -20,6 +20,7 @@ from golfray.config.sections import LONGEST_S, Seconds
 from golfray.sweep.budget import StudyBudget
 from golfray.sweep.extends import load_extended
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.node_rules import NodeRules
 
 # Words of a person who writes YAML, in place of pydantic's for a reader of its models.
 _EXPECTED = {
@@ -125,6 +126,17 @@ class Limits(_Entry):
     """Sliding windows; null: twice evaluation.sliding_seconds and two minutes more, none where those are null."""
 
 
+class Nodes(_Entry):
+    """What is asked of the nodes of a cluster, and kept on them (docs/nodes.md)."""
+
+    mirror: str | None = None
+    """Folder on each node's own disk to copy the data to, once a node; null: read where the driver reads them."""
+    mirror_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """GB that all mirrors in that folder may take together on a node; needed where there is one."""
+    refuse_slower: Annotated[float, Field(gt=1, le=1000)] | None = None
+    """A node is refused that computes so many times slower than the others, as 1.2; null: it is only told."""
+
+
 class SpaceFile(_Entry):
     """A whole space file."""
 
@@ -162,10 +174,16 @@ class SpaceFile(_Entry):
     """Ranges that differ at one scale."""
     limits: Limits = Field(default_factory=Limits)
     """How long an attempt may be in each phase before it counts as hung, in seconds."""
+    nodes: Nodes = Field(default_factory=Nodes)
+    """What is asked of the nodes of a cluster, and kept on them."""
 
     def phase_limits(self) -> PhaseLimits:
         """The limits as the executor takes them."""
         return PhaseLimits(**self.limits.model_dump(by_alias=True))
+
+    def node_rules(self) -> NodeRules:
+        """What the executor asks of nodes."""
+        return NodeRules(**self.nodes.model_dump())
 
     def study_budget(self) -> StudyBudget:
         """The budget as the study takes it."""
@@ -186,6 +204,7 @@ def read_space_file(path: Path) -> tuple[SpaceFile, Document]:
     if not re.fullmatch(NAME_PATTERN, file.name):
         raise document.error("name", f"must be letters, digits, '.', '_' or '-', got {shown(file.name)}")
     _check_budget(file, document)
+    _check_nodes(file.nodes, document)
     if not file.knobs:
         raise document.error("knobs", "is empty; name at least one setting to search")
     for scale, overrides in file.scales.items():
@@ -218,6 +237,14 @@ def _check_budget(file: SpaceFile, document: Document) -> None:
             "budget.extra_seeds",
             "are for what the noise does not set apart; give replicates of 2 or more, or remove it",
         )
+
+
+def _check_nodes(nodes: Nodes, document: Document) -> None:
+    if nodes.mirror is not None and not nodes.mirror.startswith("/"):
+        raise document.error("nodes.mirror", f"must be a folder from the root, got {shown(nodes.mirror)}")
+    if (nodes.mirror is None) != (nodes.mirror_gb is None):
+        given, missing = ("mirror", "mirror_gb") if nodes.mirror_gb is None else ("mirror_gb", "mirror")
+        raise document.error(f"nodes.{given}", f"means something with nodes.{missing} only; give both, or remove it")
 
 
 def _located(document: Document, error: ValidationError) -> ConfigError:
@@ -259,7 +286,7 @@ def _expected(found: ErrorDetails) -> str:
 
 
 def _fields_beside(parts: list[str]) -> list[str]:
-    sections: dict[str, type[BaseModel]] = {"budget": Budget, "limits": Limits}
+    sections: dict[str, type[BaseModel]] = {"budget": Budget, "limits": Limits, "nodes": Nodes}
     return field_names(SpaceFile if len(parts) == 1 else sections.get(parts[0], KnobEntry))
 
 

@@ -14,6 +14,7 @@ from golfray.sweep.budget import StudyBudget
 from golfray.sweep.events import EventLogError
 from golfray.sweep.knobs import Choice, Condition, FloatRange, IntRange, Knob, Parameter
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.node_rules import NodeRules
 from golfray.sweep.records import StudyRecord
 from golfray.sweep.space import Space
 from golfray.sweep.space_file import DEFAULT_FIT_PROBABILITY
@@ -60,6 +61,7 @@ def _space_of(record: StudyRecord, source: str, layers: Sequence[Layer]) -> Spac
         fit_probability=values.get("fit_probability", DEFAULT_FIT_PROBABILITY),
         replicates=values["replicates"],
         limits=PhaseLimits(**values.get("limits", {})),
+        nodes=NodeRules(**values.get("nodes", {})),
         places={knob.path: (source,) for knob in knobs},
         # Nor of these.
         warm_start=tuple(

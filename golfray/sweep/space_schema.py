@@ -20,7 +20,7 @@ def space_schema() -> dict[str, Any]:
     """
     written = SpaceFile.model_json_schema(by_alias=True)
     properties = _untitled(written["properties"])
-    definitions = _untitled({name: written["$defs"][name] for name in ("Budget", "Limits")})
+    definitions = _untitled({name: written["$defs"][name] for name in ("Budget", "Limits", "Nodes")})
     paths = searchable_paths()
     definitions |= {f"knob {path}": _knob_schema(field_info(path), written["$defs"]["KnobEntry"]) for path in paths}
     definitions["when"] = _when_schema(paths)

@@ -295,7 +295,8 @@ class Study:
         where = {"trial": number, "attempt": attempt, "job_id": event.job_id}
         match event:
             case Started():
-                self._journal.write("attempt_started", **where, lane=event.lane)
+                nodes = [node.to_dict() for node in event.nodes]
+                self._journal.write("attempt_started", **where, lane=event.lane, nodes=nodes)
             case Entered():
                 self._journal.write("phase", **where, phase=event.phase)
             case Progress():

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from golfray.sweep.node_probe import NodeProbe
 from golfray.sweep.outcome import Kind, Outcome
 from golfray.sweep.resolved_diff import flat_configuration
 
@@ -46,6 +47,7 @@ class AttemptRecord:
     """One try at running a trial. ``folder`` is relative to the study; times are unix seconds.
 
     ``curve`` holds (step, metrics), ``phases`` (phase, when it began). ``last_sign`` is when it was last heard of.
+    ``nodes``: those of its lane, as they measured themselves when it formed; empty in logs that do not say.
     ``final``: whether its end is the trial's; otherwise the trial is run again. ``generation`` is its driver's number.
     ``size_reserve``: bytes that another seed may be larger by, at the probability that the space asks for.
     ``late_check``: why it was hopeless; None where it was not looked at, or was not.
@@ -56,6 +58,7 @@ class AttemptRecord:
     generation: int
     folder: str | None = None
     lane: str | None = None
+    nodes: tuple[NodeProbe, ...] = ()
     submitted: float | None = None
     started: float | None = None
     ended: float | None = None

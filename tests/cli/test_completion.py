@@ -38,8 +38,21 @@ def completed(running_forks):
 
 def test_every_verb_that_help_names_is_offered(completed, here):
     offered = completed(here, "golfray ")
-    assert set(offered) >= {"tune", "status", "show", "logs", "train", "score", "pack", "selftest", "data", "ui"}
+    assert set(offered) >= {
+        "tune",
+        "status",
+        "show",
+        "logs",
+        "train",
+        "score",
+        "pack",
+        "selftest",
+        "doctor",
+        "data",
+        "ui",
+    }
     assert completed(here, "golfray show t") == ["trial"]
+    assert completed(here, "golfray show n") == ["nodes"]
 
 
 def test_studies_and_trials_are_offered_where_they_go(completed, here):

@@ -10,6 +10,7 @@ import sys
 
 from golfray.cluster.executor import RayExecutor
 from golfray.cluster.node_checks import check_nodes
+from golfray.cluster.node_data import needed_files
 from golfray.cluster.preflight import EnvironmentProblem, plan_lanes
 from golfray.core.settings import DataSettings
 from golfray.sweep.executor import Finished, Job, Progress
@@ -19,7 +20,12 @@ def main(folder, address):
     data = DataSettings(str(folder / "shards"), str(folder / "tokenizer.model"))
     with RayExecutor(folder, 2, device="cpu", address=address, data=data, run="lane_standin:run") as executor:
         try:
-            check_nodes(plan_lanes({"CPU": 2.0}, 2, "cpu"), data, pathlib.Path("/proc/no/study"), local=False)
+            check_nodes(
+                plan_lanes({"CPU": 2.0}, 2, "cpu"),
+                needed_files(data, summed=True),
+                pathlib.Path("/proc/no/study"),
+                local=False,
+            )
         except EnvironmentProblem as problem:
             print(json.dumps({"problem": str(problem)}), flush=True)
         executor.submit(Job("first", {"data": {"folder": "until_stopped"}}, "attempts/first"))

@@ -11,6 +11,8 @@ import tempfile
 import psutil
 import pytest
 
+from tests.cli.conftest import PROGRAM
+from tests.cli.documented import read_tables
 from tests.cluster.gone import wait_until_gone
 
 pytestmark = pytest.mark.slow
@@ -63,6 +65,26 @@ def cluster():
         cluster = Cluster(pathlib.Path(folder))
         yield cluster
         cluster.process.communicate()
+
+
+def test_the_doctor_asks_every_node(cluster, tmp_path, tiny_corpus):
+    sets = [f"--set=data.folder={tiny_corpus.folder}", "--set=model.vocab_size=320", "--set=batch.seq_len=64"]
+    command = [sys.executable, "-c", PROGRAM, "doctor", "--json", "-q", *sets, "--address"]
+    environment = {**os.environ, **cluster.environment, "PYTHONPATH": str(HERE.parents[1])}
+    ended = subprocess.run([*command, cluster.address], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert ended.returncode == 0, ended
+    document = json.loads(ended.stdout)
+    assert read_tables().mistakes(document) == []
+    ok = [finding for finding in document["findings"] if finding["severity"] == "ok"]
+    for code, what in {
+        "clock": "its clock is ",
+        "study-folder": f"shares {tmp_path} with the driver",
+        "data": "has the driver's 4 files of data, by size and sha256",
+    }.items():
+        found = [finding["what"] for finding in ok if finding["code"] == code and finding["where"].startswith("node ")]
+        assert len(found) == 2, code
+        assert all(said.startswith(what) for said in found)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lost_node_is_no_crash_and_the_lane_comes_back(cluster, tmp_path):

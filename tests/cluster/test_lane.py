@@ -26,7 +26,11 @@ def test_five_jobs_run_in_order_and_every_rank_gets_the_same(study):
     assert "1 trial at once: 2 CPUs free, one a worker, 2 workers a trial" in study.executor.describe()
     jobs = [study.submit("steps", seed) for seed in range(5)]
     events = study.events_until(Finished, jobs[-1])
-    assert [event.job_id for event in events if isinstance(event, Started)] == jobs
+    started = [event for event in events if isinstance(event, Started)]
+    assert [event.job_id for event in started] == jobs
+    # One node with both ranks, measured once as the lane formed.
+    assert {(len(event.nodes), event.nodes[0].ranks, event.nodes[0].device) for event in started} == {(1, 2, "cpu")}
+    assert len({event.nodes for event in started}) == 1
     ends = [event for event in events if isinstance(event, Finished)]
     assert [event.job_id for event in ends] == jobs
     assert [event.outcome.metrics["sum"] for event in ends] == [2.0 * seed + 1.0 for seed in range(5)]

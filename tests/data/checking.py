@@ -9,9 +9,9 @@ from typing import Any
 
 from golfray.core.shards import list_shards
 from golfray.data.check import CheckRequest, CheckResult, check_corpus
-from golfray.data.findings import Finding
 from golfray.data.manifest import describe_file
 from golfray.data.token_files import read_token_documents, write_shards
+from golfray.findings import Finding
 
 TRAIN = ("fineweb_train_000000.bin", "fineweb_train_000001.bin")
 VAL = "fineweb_val_000000.bin"

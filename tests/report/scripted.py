@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from golfray.config.resolve import resolve
@@ -83,7 +83,7 @@ class Script:
         }
         for path, value in knobs.items():
             section, name = path.split("__")
-            settings[section][name] = value
+            settings.setdefault(section, {})[name] = value
         params = {path.replace("__", "."): value for path, value in knobs.items()}
         self.add(
             "trial_asked",
@@ -104,10 +104,10 @@ class Script:
         )
         return number
 
-    def submit(self, trial: int, attempt: int = 1, lane: str = "lane-0") -> None:
+    def submit(self, trial: int, attempt: int = 1, lane: str = "lane-0", nodes: Sequence[dict[str, Any]] = ()) -> None:
         where = self._where(trial, attempt)
         self.add("attempt_submitted", **where, folder=f"trials/{trial:04d}/attempt-{attempt}")
-        self.add("attempt_started", 0.5, **where, lane=lane)
+        self.add("attempt_started", 0.5, **where, lane=lane, nodes=list(nodes))
 
     def phase(self, trial: int, phase: str, after: float = 1.0, attempt: int = 1) -> None:
         self.add("phase", after, **self._where(trial, attempt), phase=phase)

@@ -94,6 +94,7 @@ CHILD = "extends: parent.yaml\nname: child\nknobs: {optimizer.matrix_lr: {high: 
             True,
         ),
         ("score: 300", "score: 30", ["limits.score: 300.0 -> 30.0"], True),
+        ("score: 300}", "score: 300}\nnodes: {refuse_slower: 2}", ["nodes.refuse_slower: none -> 2.0"], True),
         ("{trials: 4}", "{trials: 4, minutes: 9}", ["budget.minutes: none -> 9.0"], True),
         ("matrix_lr: 0.1}", "matrix_lr: 0.11}", ["first_points.0.optimizer.matrix_lr: 0.1 -> 0.11"], True),
         ("num_layers: 2", "num_layers: 3", ["fixed.model.num_layers: 2 -> 3"], False),

@@ -10,9 +10,10 @@ from golfray.config.errors import ConfigError
 from golfray.config.resolve import Layer
 from golfray.sweep.knobs import Choice, FloatRange, IntRange
 from golfray.sweep.limits import PhaseLimits
+from golfray.sweep.node_rules import NodeRules
 from golfray.sweep.points import planned_points
 from golfray.sweep.space import Space, load_space
-from golfray.sweep.space_file import Limits, SpaceFile, field_names
+from golfray.sweep.space_file import Limits, Nodes, SpaceFile, field_names
 from golfray.sweep.trial_record import FIRST_POINT, PRESET, PRESET_8BIT, REPLICATE
 
 MUON = Path(__file__).parents[2] / "search_spaces" / "muon.yaml"
@@ -309,6 +310,33 @@ def test_the_limits_of_a_file_are_those_of_the_executor() -> None:
     assert SpaceFile.model_fields["limits"].get_default(call_default_factory=True) == Limits()
 
 
+def test_what_is_asked_of_nodes(space_at) -> None:
+    text = HEAD + "knobs: {muon.ns_steps: {low: 1, high: 5}}\n"
+    assert space_at(text).nodes == NodeRules()
+    rules = space_at(text + "nodes: {mirror: /nvme, mirror_gb: 16.5, refuse_slower: 1.2}\n").nodes
+    assert (rules, rules.mirror_bytes) == (NodeRules("/nvme", 16.5, 1.2), 16_500_000_000)
+    assert field_names(Nodes) == sorted(field.name for field in dataclasses.fields(NodeRules))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("{mirror: nvme, mirror_gb: 1}", r":6:9 nodes\.mirror: must be a folder from the root, got .nvme."),
+        (
+            "{mirror: /nvme}",
+            r":6:9 nodes\.mirror: means something with nodes\.mirror_gb only; give both, or remove it",
+        ),
+        ("{mirror_gb: 3}", r":6:9 nodes\.mirror_gb: means something with nodes\.mirror only"),
+        ("{mirror: /nvme, mirror_gb: 0}", r"nodes\.mirror_gb: must be > 0, got 0"),
+        ("{refuse_slower: 1}", r"nodes\.refuse_slower: must be > 1, got 1"),
+        ("{refuse_slow: 1.2}", r"nodes\.refuse_slow: is unknown here; did you mean refuse_slower\?"),
+    ],
+)
+def test_what_cannot_be_asked_of_nodes(space_at, nodes: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        space_at(HEAD + f"knobs: {{muon.ns_steps: {{low: 1, high: 5}}}}\nnodes: {nodes}\n")
+
+
 def test_the_dictionary_of_a_space_is_what_json_reads_back_and_says_all_that_decides(space_at) -> None:
     text = HEAD + "knobs: {muon.ns_steps: {choices: [3, 5]}, optimizer.matrix_lr: {low: 0.01, high: 0.1}}\n"
     plain = space_at(text).to_dict()
@@ -324,6 +352,7 @@ def test_the_dictionary_of_a_space_is_what_json_reads_back_and_says_all_that_dec
         "scale": text.replace("scale: laptop", "scale: full"),
         "first_points": text + "first_points: [{muon.ns_steps: 3}]\n",
         "limits": text + "limits: {start: 60}\n",
+        "nodes": text + "nodes: {refuse_slower: 1.5}\n",
         "knobs": text.replace("[3, 5]", "[3, 5, 6]"),
     }
     for key, other in changed.items():

@@ -30,6 +30,7 @@ replicates: 2
 fixed: {cap_bytes: 290000, stop.seconds: 7}
 first_points: [{optimizer.matrix_lr: 0.1, export.bits_mlp: 5}]
 limits: {train: 99}
+nodes: {mirror: /nvme/golfray, mirror_gb: 20}
 knobs:
   optimizer.matrix_lr: {low: 0.02, high: 0.16, log: true}
   optimizer.beta1: {low: 0.5, high: 0.9, step: 0.1}
@@ -65,6 +66,7 @@ def test_the_space_that_the_log_has_is_the_space(make, space_at) -> None:
     assert {trial.role for trial in record.trials if trial.told} == {"preset", "preset_8bit", "first_point", "sampler"}
     assert json.loads(json.dumps(rebuilt.to_dict())) == rebuilt.to_dict() == space.to_dict()
     assert (rebuilt.knobs, rebuilt.base.config) == (space.knobs, space.base.config)
+    assert rebuilt.nodes == space.nodes
     assert (rebuilt.limits, rebuilt.budget.trials, rebuilt.budget.minutes) == (space.limits, 14, 2.5)
     points, own = planned_points(rebuilt), planned_points(space)
     assert [(point.params, point.resolved.config) for point in points] == [

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from golfray.sweep.knobs import Condition
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.space import load_space
-from golfray.sweep.space_file import Budget, KnobEntry, Limits, SpaceFile, field_names
+from golfray.sweep.space_file import Budget, KnobEntry, Limits, Nodes, SpaceFile, field_names
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "space_file.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("model", [SpaceFile, KnobEntry, Budget, Limits])
+@pytest.mark.parametrize("model", [SpaceFile, KnobEntry, Budget, Limits, Nodes])
 def test_every_field_is_there(model: type[BaseModel]) -> None:
     assert [name for name in field_names(model) if f"`{name}`" not in TEXT] == []
 
