@@ -12,6 +12,7 @@ from typing import Any
 from golfray.cluster.broker import Broker
 from golfray.cluster.environment import VARIABLES, Session, start_session, stop_session
 from golfray.cluster.errors import LONGEST_TEXT
+from golfray.cluster.heartbeat import Heartbeat
 from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.nodes import RayNodes
@@ -69,6 +70,7 @@ class RayExecutor:
         self._broker: Any = None
         self._host: Any = None
         self._watched: list[Any] = []
+        self._heartbeat = Heartbeat(local=address is None)
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
             self._plan = self._start(workers, device, address, max_lanes, data, run, limits or PhaseLimits())
@@ -118,9 +120,13 @@ class RayExecutor:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         return Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))
 
+    def hold_until(self, moment: float) -> None:
+        """See :class:`golfray.sweep.executor.Executor`: what the timers of the nodes are told."""
+        self._heartbeat.hold_until = moment
+
     def describe(self) -> list[str]:
         """Lines that say the concurrency, how it follows from the machine, and where Ray's files are."""
-        return [*self._plan.describe(), *self._session.describe()]
+        return [*self._plan.describe(), *self._session.describe(), *self._heartbeat.describe()]
 
     def submit(self, job: Job) -> None:
         """Queue a job. Raises ``ValueError`` on a job_id used before, ``RuntimeError`` once closed."""
@@ -138,6 +144,7 @@ class RayExecutor:
         """What happened since the last call, waiting up to ``timeout`` seconds for the first."""
         if not self._closed:
             self._check_cluster()
+            self._heartbeat.beat()
             return self._settle(self._ask("events", timeout, wait_s=timeout))
         events, self._pending = self._pending, []
         return events
@@ -165,6 +172,7 @@ class RayExecutor:
         try:
             if self._host is not None and not at_once and not broken:
                 self._end_jobs()
+                self._heartbeat.done()
         finally:
             stop_session(self._session, broken)
             ended = Outcome(Kind.CANCELLED, self._failure or "the executor was closed")

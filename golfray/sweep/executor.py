@@ -72,6 +72,12 @@ class Executor(Protocol):
     def holding(self) -> Holding:
         """What is booked as long as this executor is open."""
 
+    def hold_until(self, moment: float) -> None:
+        """By ``moment``, in unix seconds, the study has ended, whatever happens; infinite where nothing caps it.
+
+        An executor that can have its nodes shut down sees to it that they are soon after, whoever has died by then.
+        """
+
     def describe(self) -> list[str]:
         """Lines that say what ``slots`` is and how it follows from the machine."""
 

@@ -162,6 +162,7 @@ class Study:
             self._check_log(resuming=changes is not None)
             searched = plan is None or self.record.complete
             self._allowed = self._allowance(confirming=plan is not None)
+            self._executor.hold_until(self._allowed.until)
             try:
                 if changes is None:
                     self._journal.write(

@@ -60,6 +60,9 @@ class SimulatedExecutor:
         """Each lane is a node of its own, the first one the head; each rank has a GPU."""
         return Holding(self._simulation.lanes, self._simulation.lanes * self._workers)
 
+    def hold_until(self, moment: float) -> None:
+        """Nothing is held."""
+
     def describe(self) -> list[str]:
         """Says first that all this is simulated, then on what."""
         simulation = self._simulation
