@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 
 
 def drive(
-    prepared: Prepared, folder: Path, output: Output, held_since: float, conduct: Callable[[Study], StudyRecord]
+    prepared: Prepared,
+    folder: Path,
+    output: Output,
+    held_since: float,
+    conduct: Callable[[Study], StudyRecord],
+    address: str | None,
 ) -> tuple[StudyRecord, int | None]:
     """Start the lanes and let ``conduct`` run the study on them until it ends, however that is.
 
+    ``address``: of the Ray cluster whose lanes they are; None: of one of the study's own, on this machine.
     ``held_since``: when the command began, in unix seconds; this machine is booked from then on. Returns
     its record, and the exit code that follows from an interruption, None where there was none.
     """
@@ -37,6 +43,7 @@ def drive(
                 folder,
                 config.workers,
                 device=config.runtime.device,
+                address=address,
                 max_lanes=prepared.left.most_lanes,
                 data=prepared.corpus.settings(),
                 limits=space.limits,
