@@ -93,7 +93,7 @@ def test_shellcheck_has_nothing_to_say(name):
 def test_slurm_reads_its_options():
     """They end at the first command."""
     head = (CLUSTERS / "slurm.sbatch").read_text().partition("\nset ")[0]
-    options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)$", head, re.MULTILINE))
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", head, re.MULTILINE))
     assert options["gpus-per-node"] == "8"
     assert options["signal"] == "B:TERM@300"
     assert len(options) == head.count("#SBATCH")

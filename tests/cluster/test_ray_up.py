@@ -52,6 +52,11 @@ class Said:
     out: str
 
 
+def plain(text):
+    """Without the colours and cursors of the terminal that ssh asks for."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
+
+
 class Machine:
     """The folders of own_machine.py: a head with golfray's packages installed, and a client with a clone and a key."""
 
@@ -105,13 +110,14 @@ class Machine:
         said = json.loads((self.folder / "said.json").read_text()) if (self.folder / "said.json").exists() else []
         print(f"{done.stderr}\n", *(f"{each['s']:.0f} s: {each['command']}\n{each['out']}" for each in said))
         assert done.returncode == 0, done.stderr
-        return {name: Said(each["code"], each["out"]) for name, each in zip(commands, said, strict=False)}
+        return {name: Said(each["code"], plain(each["out"])) for name, each in zip(commands, said, strict=False)}
 
 
 def sets(corpus):
-    """Options that make a trial of the space last a second."""
-    values = {f"{section}.{name}": value for section, fields in TINY.items() for name, value in fields.items()}
-    values |= {"data.folder": str(corpus.folder), "model.vocab_size": corpus.vocab_size}
+    """Options that make a trial of the space last a second, besides what the space searches."""
+    sections = {name: fields for name, fields in TINY.items() if name not in ("muon", "schedule")}
+    values = {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
+    values |= {"schedule.warmup_steps": 0, "data.folder": str(corpus.folder), "model.vocab_size": corpus.vocab_size}
     return " ".join(f"--set={path}={json.dumps(value).strip(chr(34))}" for path, value in values.items())
 
 
