@@ -63,7 +63,7 @@ def tune(
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     _refuse_half_simulated(simulated, sim, dry_run)
     _refuse_useless_address(address, simulated, dry_run)
-    space = None if space_file is None else read_space(space_file, sets, simulated=simulated)
+    space = None if space_file is None else read_space(space_file, sets, simulated=simulated, address=address)
     # Before anything heavy: a price that is wrong is a typing mistake.
     price = None if space is None else study_price(space, None, usd_per_hour)
     if resume is not None:

@@ -69,7 +69,7 @@ def test_nothing_of_ray_s_own_is_opened_to_others(name):
 
 @pytest.mark.parametrize(("name", "machine"), [("aws-p5", "p5.48xlarge"), ("gcp-a3", "a3-highgpu-8g")])
 def test_the_head_has_the_gpus(name, machine):
-    """What `scale: auto` means is decided where the study runs."""
+    """One node is a whole cluster, and none only waits."""
     config = load(name)
     head = config["available_node_types"][config["head_node_type"]]
     assert head["resources"]["GPU"] == 8

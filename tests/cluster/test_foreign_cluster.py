@@ -14,6 +14,7 @@ import tempfile
 import psutil
 import pytest
 
+from golfray.cluster.far_resources import far_resources
 from tests.cluster.gone import wait_until_gone
 from tests.cluster.node_timers import Timer
 
@@ -70,6 +71,11 @@ def cluster():
         cluster.process.communicate()
         for timer in cluster.timers:
             timer.end()
+
+
+def test_what_it_offers_can_be_asked_for_without_a_study(cluster, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", cluster.environment["RAY_AUTH_TOKEN_PATH"])
+    assert far_resources(cluster.address)["CPU"] == 2.0
 
 
 def test_a_lost_node_is_no_crash_and_the_lane_comes_back(cluster, tmp_path):

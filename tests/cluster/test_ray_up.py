@@ -137,7 +137,7 @@ def said(machine, tiny_corpus):
     corpus = dataclasses.replace(tiny_corpus, folder=own)
     return machine.run(
         {
-            "files": f"make --assume-old=.venv/installed-demo BIN={sys.prefix}/bin cluster-files",
+            "files": "make cluster-files",
             "up": "ray up --yes clusters/local.yaml",
             "submit": f"ray submit clusters/local.yaml {ON_HEAD} -- tune search_spaces/muon.yaml {sets(corpus)}",
             "job": f"RAY_AUTH_MODE=token {RAY_JOB} submit -- python {CODE}/{ON_HEAD} status muon",
