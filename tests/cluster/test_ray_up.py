@@ -29,10 +29,11 @@ PROGRAMS = ("unshare", "ip", "git", "ssh", "ssh-keygen", "rsync", "make", "g++",
 ON_HEAD = "golfray/cluster/on_head.py"
 RAY_JOB = "RAY_ADDRESS=http://127.0.0.1:8265 ray job"
 LOOK = """
-import psutil, urllib.error, urllib.request
+import ipaddress, psutil, urllib.error, urllib.request
 for connection in psutil.net_connections("tcp"):
-    if connection.status == "LISTEN" and connection.laddr.ip not in ("127.0.0.1", "::1"):
-        print("open:", connection.laddr.port)
+    address = ipaddress.ip_address(connection.laddr.ip)
+    if connection.status == "LISTEN" and not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
+        print("open:", connection.laddr.ip, connection.laddr.port)
 try:
     print(urllib.request.urlopen("http://127.0.0.1:8265/api/jobs/").read())
 except urllib.error.HTTPError as error:
@@ -180,7 +181,7 @@ def test_the_study_renewed_the_timer_that_ends_its_ray(said):
 
 
 def test_no_port_but_that_of_ssh_is_open_and_the_dashboard_wants_the_token(said):
-    assert set(said["look"].out.splitlines()) == {"open: 22", "without token: 401"}
+    assert set(said["look"].out.splitlines()) == {"open: 0.0.0.0 22", "open: :: 22", "without token: 401"}
 
 
 def test_a_job_runs_on_the_head_and_sees_its_studies(said):
