@@ -7,7 +7,7 @@ SPACE  := search_spaces/muon.yaml
 export RAY_USAGE_STATS_ENABLED := 0
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: tune test test-slow check bench
+.PHONY: tune test test-slow check bench cluster-files
 
 # A study that exists is never written over: a second `make tune` gets the next free folder (muon-2, muon-3, ...).
 tune: .venv/installed-demo
@@ -34,6 +34,13 @@ check: .venv/installed-dev
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/data.py
+
+# What clusters/*.yaml bring to every node: the code of this commit, and one token for all of them.
+cluster-files:
+	@git diff --quiet HEAD || echo "make cluster-files: what is not committed stays here" >&2
+	git archive --format=tar.gz --output=clusters/golfray.tar.gz HEAD golfray search_spaces clusters pyproject.toml README.md LICENSE Makefile
+	@[ -s ~/.ray/auth_token ] || (umask 077 && mkdir -p ~/.ray && \
+	$(PYTHON) -c 'import secrets; print(secrets.token_hex(32), end="")' > ~/.ray/auth_token)
 
 # Making the environment again over an old one is harmless, and mends one whose making was interrupted.
 .venv/installed-demo: pyproject.toml

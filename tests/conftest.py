@@ -16,7 +16,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
@@ -74,6 +74,8 @@ def golfray_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.P
     home = tmp_path_factory.mktemp("golfray_home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOLFRAY_HOME", str(home))
+        # The studies of tests are no sign of life to the timer of the machine they run on.
+        patch.setenv("GOLFRAY_NODE_TIMER", str(home / "node_timer"))
         yield home
 
 
@@ -177,6 +179,13 @@ def tiny_model(tiny_settings: "Callable[..., RunSettings]") -> "GPT":
     return build_model(tiny_settings().model, torch.float32, torch.device("cpu"))
 
 
+def cannot_run(reason: str) -> NoReturn:
+    """Skip the test for what this machine lacks; a failure where the tests decide whether something lands."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"in CI nothing is skipped: {reason}")
+    pytest.skip(reason)
+
+
 @pytest.fixture
 def mount() -> Iterator[Callable[..., pathlib.Path]]:
     """Mounts with the arguments of mount(8), the last of which is the folder, and takes it away after the test.
@@ -188,12 +197,12 @@ def mount() -> Iterator[Callable[..., pathlib.Path]]:
 
     def do(*arguments: object) -> pathlib.Path:
         if os.geteuid() != 0:
-            pytest.skip("mounting takes root")
+            cannot_run("mounting takes root")
         command, folder = ["mount", *map(str, arguments)], pathlib.Path(str(arguments[-1]))
         folder.mkdir(exist_ok=True)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"this machine does not let root mount: {done.stderr.partition(chr(10))[0]}")
+            cannot_run(f"this machine does not let root mount: {done.stderr.partition(chr(10))[0]}")
         if not any("remount" in word for word in command):
             places.append(folder)
         return folder

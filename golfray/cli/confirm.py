@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from golfray.cli.exit_codes import CRASHES, OK
-from golfray.cli.options import complete_trial
+from golfray.cli.options import ADDRESS, complete_trial
 from golfray.cli.output import Output, with_output
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def confirm(
     allow_changes: bool = typer.Option(
         False, "--allow-changes", help="Go on although golfray or the place of the data have changed since the study."
     ),
+    address: str | None = ADDRESS,
     *,
     output: Output,
 ) -> None:
@@ -39,7 +40,7 @@ def confirm(
     found = _of_one_study(trials)
     folder = study_folder(found[0].study.folder)
     with only_driver_of(folder, CONFIRM):
-        code = _confirm(found, folder, seeds, paired, allow_changes, begun, output)
+        code = _confirm(found, folder, seeds, paired, allow_changes, begun, address, output)
     if code != OK:
         raise typer.Exit(code)
 
@@ -62,6 +63,7 @@ def _confirm(
     paired: bool,
     allow_changes: bool,
     begun: float,
+    address: str | None,
     output: Output,
 ) -> int:
     """Run them; returns the exit code."""
@@ -86,7 +88,9 @@ def _confirm(
     for each in found:
         own = ", ".join(str(item.seed) for item in plan if item.of == each.trial.number)
         output.say(f"t{each.trial.number:03d} runs again on {'seed' if seeds == 1 else 'seeds'} {own}")
-    ended, interrupted = drive(prepared, folder, output, begun, lambda study: study.confirm(plan, prepared.changes))
+    ended, interrupted = drive(
+        prepared, folder, output, begun, lambda study: study.confirm(plan, prepared.changes), address=address
+    )
     return _show_end(ended, found, folder, interrupted, output)
 
 

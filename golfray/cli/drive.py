@@ -22,13 +22,15 @@ def drive(
     held_since: float,
     conduct: Callable[[Study], StudyRecord],
     *,
+    address: str | None = None,
     isolate: bool = False,
 ) -> tuple[StudyRecord, int | None]:
     """Start the lanes and let ``conduct`` run the study on them until it ends, however that is.
 
-    ``held_since``: when the command began, in unix seconds; this machine is booked from then on. ``isolate``: every
-    trial has ranks of its own. Returns the study's record, and the exit code that follows from an interruption, None
-    where there was none.
+    ``held_since``: when the command began, in unix seconds; this machine is booked from then on. ``address``: of the
+    Ray cluster whose lanes they are; None: of one of the study's own, on this machine. ``isolate``: every trial has
+    ranks of its own. Returns the study's record, and the exit code that follows from an interruption, None where there
+    was none.
     """
     from golfray.cli.interrupts import Interrupts
     from golfray.cli.observers import study_observers
@@ -45,6 +47,7 @@ def drive(
                 folder,
                 config.workers,
                 device=config.runtime.device,
+                address=address,
                 max_lanes=prepared.left.most_lanes,
                 data=prepared.corpus.settings(),
                 limits=space.limits,

@@ -43,6 +43,13 @@ USD_PER_HOUR = typer.Option(
     metavar="USD",
     help="What one node costs an hour, where budget.instance names none of clusters/prices.yaml (docs/budget.md).",
 )
+ADDRESS = typer.Option(
+    None,
+    "--address",
+    metavar="HOST:PORT",
+    help="Run on the Ray cluster there (auto: the one that this machine belongs to) and not on one of the study's own; "
+    "its token is taken from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH (docs/clusters.md).",
+)
 STUDY_ARGUMENT = typer.Argument(
     None,
     metavar="STUDY",

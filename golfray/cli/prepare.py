@@ -50,14 +50,18 @@ class Prepared:
         return bool(self.past)
 
 
-def read_space(space_file: Path, sets: list[str], *, simulated: bool = False) -> Space:
-    """The space of a file, ``--set`` over it. A simulated machine has GPUs, so that ``scale: auto`` is full there."""
-    from golfray.cli.wiring import has_gpu
+def read_space(space_file: Path, sets: list[str], *, simulated: bool = False, address: str | None = None) -> Space:
+    """The space of a file, ``--set`` over it.
+
+    What ``scale: auto`` means depends on whether there are GPUs: on the cluster at ``address``, or else on this
+    machine; a simulated one has them.
+    """
+    from golfray.cli.wiring import cluster_has_gpu
     from golfray.config.resolve import Layer
     from golfray.sweep.space import load_space
 
     if not simulated:
-        return load_space(space_file, has_gpu=has_gpu, layers=[Layer.from_sets(sets)])
+        return load_space(space_file, has_gpu=cluster_has_gpu(address), layers=[Layer.from_sets(sets)])
     space = load_space(space_file, has_gpu=True, layers=[Layer.from_sets(sets)])
     origins = dict(space.base.origins)
     if origins["scale"].startswith("auto"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from golfray.cli.exit_codes import OK
-from golfray.cli.options import SETS, TRACKING_URI, USD_PER_HOUR, complete_study
+from golfray.cli.options import ADDRESS, SETS, TRACKING_URI, USD_PER_HOUR, complete_study
 from golfray.cli.output import Output, with_output
 from golfray.cli.study_end import show_end
 
@@ -42,6 +42,7 @@ def tune(
     ),
     tracking_uri: str | None = TRACKING_URI,
     usd_per_hour: float | None = USD_PER_HOUR,
+    address: str | None = ADDRESS,
     sets: list[str] = SETS,
     executor: ExecutorName = typer.Option(
         ExecutorName.RAY, help="ray trains; sim only simulates, in seconds and on any machine (docs/simulator.md)."
@@ -64,7 +65,8 @@ def tune(
     simulated = executor is ExecutorName.SIM
     _refuse_contradictions(space_file, study_dir, resume, allow_changes, dry_run)
     _refuse_half_simulated(simulated, sim, dry_run, isolate)
-    space = None if space_file is None else read_space(space_file, sets, simulated=simulated)
+    _refuse_useless_address(address, simulated, dry_run)
+    space = None if space_file is None else read_space(space_file, sets, simulated=simulated, address=address)
     # Before anything heavy: a price that is wrong is a typing mistake.
     price = None if space is None else study_price(space, None, usd_per_hour)
     if resume is not None:
@@ -126,6 +128,7 @@ def tune(
                 output,
                 begun,
                 lambda study: study.resume(prepared.changes) if prepared.resumes else study.run(),
+                address=address,
                 isolate=isolate,
             )
             code = show_end(record, folder, output, interrupted)
@@ -155,3 +158,10 @@ def _refuse_half_simulated(simulated: bool, sim: list[str], dry_run: bool, isola
         raise typer.BadParameter(
             "--dry-run plans a real study; a simulated one takes seconds: leave --executor sim out"
         )
+
+
+def _refuse_useless_address(address: str | None, simulated: bool, dry_run: bool) -> None:
+    if address is not None and simulated:
+        raise typer.BadParameter("--executor sim runs on no cluster; leave --address out")
+    if address is not None and dry_run:
+        raise typer.BadParameter("--dry-run plans for this machine and asks no cluster; leave --address out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,19 @@ def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def cluster_has_gpu(address: str | None) -> Callable[[], bool]:
+    """What says whether trials will find a GPU: on the Ray cluster at ``address``, or on this machine without one."""
+    if address is None:
+        return has_gpu
+
+    def ask() -> bool:
+        from golfray.cluster.far_resources import far_resources
+
+        return far_resources(address).get("GPU", 0.0) > 0
+
+    return ask
 
 
 def resolve_configuration(preset: str, scale: str, sets: list[str]) -> Resolved:

@@ -14,6 +14,7 @@ from golfray.cluster.broker import Broker
 from golfray.cluster.environment import VARIABLES, Session, start_session, stop_session
 from golfray.cluster.equipment import Equipment
 from golfray.cluster.errors import LONGEST_TEXT
+from golfray.cluster.heartbeat import Heartbeat
 from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.node_data import needed_files
@@ -88,6 +89,7 @@ class RayExecutor:
         self._broker: Any = None
         self._host: Any = None
         self._watched: list[Any] = []
+        self._heartbeat = Heartbeat(local=address is None)
         self._session: Session = start_session(self._study_folder, address, cpus)
         try:
             self._plan = self._start(
@@ -154,9 +156,13 @@ class RayExecutor:
             self._holding_asked = time.monotonic()
         return self._holding
 
+    def hold_until(self, moment: float) -> None:
+        """See :class:`golfray.sweep.executor.Executor`: what the timers of the nodes are told."""
+        self._heartbeat.hold_until = moment
+
     def describe(self) -> list[str]:
         """Lines that say the concurrency, how it follows from the machine, and where Ray's files are."""
-        return [*self._plan.describe(), *self._session.describe()]
+        return [*self._plan.describe(), *self._session.describe(), *self._heartbeat.describe()]
 
     def submit(self, job: Job) -> None:
         """Queue a job. Raises ``ValueError`` on a job_id used before, ``RuntimeError`` once closed."""
@@ -174,6 +180,7 @@ class RayExecutor:
         """What happened since the last call, waiting up to ``timeout`` seconds for the first."""
         if not self._closed:
             self._check_cluster()
+            self._heartbeat.beat()
             events = self._settle(self._ask("events", timeout, wait_s=timeout))
             self._slots, news = self._ask("lanes")
             self._news += news
@@ -204,6 +211,7 @@ class RayExecutor:
         try:
             if self._host is not None and not at_once and not broken:
                 self._end_jobs()
+                self._heartbeat.done()
         finally:
             stop_session(self._session, broken)
             ended = Outcome(Kind.CANCELLED, self._failure or "the executor was closed")

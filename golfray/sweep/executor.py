@@ -77,6 +77,12 @@ class Executor(Protocol):
     def news(self) -> list[str]:
         """What happened to its lanes since the last call, a line each; ``slots`` and ``holding`` may have changed."""
 
+    def hold_until(self, moment: float) -> None:
+        """By ``moment``, in unix seconds, the study has ended, whatever happens; infinite where nothing caps it.
+
+        An executor that can have its nodes shut down sees to it that they are soon after, whoever has died by then.
+        """
+
     def describe(self) -> list[str]:
         """Lines that say what ``slots`` is and how it follows from the machine."""
 

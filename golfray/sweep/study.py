@@ -165,6 +165,7 @@ class Study:
             self._held = self._executor.slots, self._executor.holding
             self._allowed = self._allowance(booked(self.record), self._held_since)
             check_first(self._allowed, self._first_settings(), self._now(), confirms=plan is not None)
+            self._executor.hold_until(self._allowed.until)
             try:
                 if changes is None:
                     self._journal.write(
@@ -245,6 +246,7 @@ class Study:
         self._journal.write("lanes_changed", slots=slots, holding=dataclasses.asdict(holding), news=news)
         since = self.record.generations[-1].now.since
         self._allowed = self._allowance(booked_before(self.record, since), since)
+        self._executor.hold_until(self._allowed.until)
         self._agenda.allow(self._allowed)
 
     def _fill(self) -> None:

@@ -144,6 +144,8 @@ def test_a_mistake_is_answered_before_anything_heavy_is_imported(golfray, refuse
             ["tune"],
             "Error: Invalid value: name a search space, such as search_spaces/muon.yaml, or",
         ),
+        (["tune", "a.yaml", "--address=auto", "--dry-run"], "Error: Invalid value: --dry-run plans for this machine"),
+        (["tune", "a.yaml", "--address=auto", "--executor=sim"], "Error: Invalid value: --executor sim runs on no"),
         (["tuna"], "Error: No such command 'tuna'. Did you mean 'tune'?"),
         (["show", "schema", "spce"], "Error: Invalid value: no schema of spce; did you mean space?"),
         (["train", "--steps=3"], "Error: No such option: --steps"),

@@ -1,13 +1,15 @@
 """A study on somebody else's cluster, for test_foreign_cluster.py: one lane of two ranks, one on each node.
 
 Usage: foreign_driver.py FOLDER ADDRESS. Says "training" when the first job trains, then how every job ended; the second
-one is submitted when the first has ended, and then the executor is closed.
+one is submitted when the first has ended, and then the executor is closed. Its heart
+beats twice a second.
 """
 
 import json
 import pathlib
 import sys
 
+from golfray.cluster import heartbeat
 from golfray.cluster.executor import RayExecutor
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.node_data import needed_files
@@ -17,6 +19,7 @@ from golfray.sweep.executor import Finished, Job, Progress
 
 
 def main(folder, address):
+    heartbeat.BEAT_SECONDS = 0.5
     data = DataSettings(str(folder / "shards"), str(folder / "tokenizer.model"))
     with RayExecutor(folder, 2, device="cpu", address=address, data=data, run="lane_standin:run") as executor:
         try:

@@ -1,4 +1,7 @@
-"""A cluster that is not the study's own, of two nodes: one that is lost, and nothing held once the study has ended."""
+"""A cluster that is not the study's own, of two nodes: one that is lost, and nothing held once the study has ended.
+
+Nor is a node held: once the study is done or the head has died, the timers shut the nodes down.
+"""
 
 import contextlib
 import json
@@ -11,9 +14,11 @@ import tempfile
 import psutil
 import pytest
 
+from golfray.cluster.far_resources import far_resources
 from tests.cli.conftest import PROGRAM
 from tests.cli.documented import read_tables
 from tests.cluster.gone import wait_until_gone
+from tests.cluster.node_timers import Timer
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +41,7 @@ class Cluster:
     """The process of foreign_cluster.py."""
 
     def __init__(self, folder):
+        self.timers = [Timer(folder / f"timer-{name}") for name in ("head", "second")]
         self.environment = {"RAY_AUTH_TOKEN_PATH": str(folder / "token")}
         with (folder / "errors").open("w") as errors:
             self.process = start("foreign_cluster.py", folder, errors=errors, **self.environment)
@@ -65,6 +71,13 @@ def cluster():
         cluster = Cluster(pathlib.Path(folder))
         yield cluster
         cluster.process.communicate()
+        for timer in cluster.timers:
+            timer.end()
+
+
+def test_what_it_offers_can_be_asked_for_without_a_study(cluster, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", cluster.environment["RAY_AUTH_TOKEN_PATH"])
+    assert far_resources(cluster.address)["CPU"] == 2.0
 
 
 def test_the_doctor_asks_every_node(cluster, tmp_path, tiny_corpus):
@@ -88,6 +101,8 @@ def test_the_doctor_asks_every_node(cluster, tmp_path, tiny_corpus):
 
 
 def test_a_lost_node_is_no_crash_and_the_lane_comes_back(cluster, tmp_path):
+    for timer in cluster.timers:
+        timer.arm(boot=60, silent=50, done=40)
     study = cluster.study(tmp_path)
     checked = json.loads(study.stdout.readline())["problem"].splitlines()
     assert checked[0] == "not every node is ready:"
@@ -103,6 +118,7 @@ def test_a_lost_node_is_no_crash_and_the_lane_comes_back(cluster, tmp_path):
     assert study.stdout.readline() == "closed\n"
     study.communicate()
     assert study.returncode == 0
+    assert [timer.lease["why"] for timer in cluster.timers] == ["the study is done"] * 2
     cluster.wait_until_nothing_is_held()
 
 
@@ -117,9 +133,13 @@ def test_a_killed_driver_leaves_nothing_held(cluster, tmp_path):
 
 def test_a_cluster_that_ends_under_a_study(cluster, tmp_path):
     """The last test of this module: there is no cluster after it."""
+    for timer in cluster.timers:
+        timer.arm(boot=60, silent=0.2, done=60)
     study = cluster.study(tmp_path)
     study.stdout.readline()
     assert study.stdout.readline() == "training\n"
+    for timer in cluster.timers:
+        timer.wait_for("no study has given a sign")
     children = psutil.Process(cluster.process.pid).children(recursive=True)
     (gcs,) = [child for child in children if child.name() == "gcs_server"]
     gcs.kill()
@@ -127,6 +147,10 @@ def test_a_cluster_that_ends_under_a_study(cluster, tmp_path):
     assert said.startswith(f"the Ray cluster at {cluster.address} does not answer any more: ")
     study.communicate()
     assert study.returncode == 4
+    # Nobody is left to renew them, on the head or on the other node.
+    for timer in cluster.timers:
+        assert timer.wait_until_off() == "shutdown -P now"
+        assert "no study has given a sign: shutdown -P now" in timer.log
     cluster.process.kill()
     for child in children:
         with contextlib.suppress(psutil.NoSuchProcess):

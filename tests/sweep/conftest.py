@@ -58,6 +58,7 @@ class SyntheticExecutor:
         self.cancelled: dict[str, str] = {}
         self.submitted: list[Job] = []
         self.most_at_once = 0
+        self.held_until: float | None = None
 
     @property
     def slots(self) -> int:
@@ -69,6 +70,9 @@ class SyntheticExecutor:
 
     def news(self) -> list[str]:
         return []
+
+    def hold_until(self, moment: float) -> None:
+        self.held_until = moment
 
     def describe(self) -> list[str]:
         return [f"{self._slots} synthetic lanes"]

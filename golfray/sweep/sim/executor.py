@@ -64,6 +64,9 @@ class SimulatedExecutor:
         """Nothing: its lanes stay."""
         return []
 
+    def hold_until(self, moment: float) -> None:
+        """Nothing is held."""
+
     def describe(self) -> list[str]:
         """Says first that all this is simulated, then on what."""
         simulation = self._simulation
