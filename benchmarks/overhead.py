@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import secrets
 import statistics
 import subprocess
 import sys
@@ -46,9 +47,18 @@ def run_plain(folder: pathlib.Path, trials: list[dict[str, Any]]) -> dict[str, f
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps(trials))
     command = [sys.executable, str(ROOT / "benchmarks" / "plain_tune.py"), str(folder / "settings.json"), str(folder)]
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    token = folder / "token"
+    token.write_text(secrets.token_hex(32))
+    token.chmod(0o600)
+    rays = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
     ended = subprocess.run(
-        command, check=True, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        check=True,
+        cwd=folder,
+        env={**os.environ, **rays},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     found = json.loads(ended.stdout.splitlines()[-1])
     parts: dict[str, float] = {}

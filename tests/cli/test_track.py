@@ -46,7 +46,7 @@ def study(golfray):
 
 def test_a_store_is_made_and_the_document_says_what_was_written(golfray, study):
     ended = golfray.run("track", "muon", "--json")
-    assert (ended.code, ended.err) == (0, f"{study}/mlflow.db: 3 runs: 3 made; 66 points and 6 files written\n")
+    assert (ended.code, ended.err) == (0, f"{study}/mlflow.db: 3 runs: 3 made; 75 points and 6 files written\n")
     assert json.loads(ended.out) == {
         "schema": "golfray/1",
         "kind": "track",
@@ -83,7 +83,7 @@ def test_a_complete_store_is_left_alone_and_a_half_written_one_completed(golfray
     ended = golfray.run("track", folder, "-q")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        f"{folder}/mlflow.db: 3 runs: 1 brought up to date, 2 complete already; 33 points and 0 files written\n"
+        f"{folder}/mlflow.db: 3 runs: 1 brought up to date, 2 complete already; 35 points and 0 files written\n"
     )
 
 
@@ -152,7 +152,7 @@ def test_an_archive_that_may_only_be_read_is_tracked_elsewhere(golfray, study, t
     archive = read_only(study, tmp_path / "archive", mount)
     ended = golfray.run("track", archive, "--tracking-uri", f"sqlite:///{tmp_path}/all.db")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == f"{tmp_path}/all.db: 3 runs: 3 made; 66 points and 6 files written\n"
+    assert ended.out == f"{tmp_path}/all.db: 3 runs: 3 made; 75 points and 6 files written\n"
     # It has no --tracking-uri, so it says what else can be done.
     shown = golfray.run("ui", archive, "--port", free_port())
     assert shown.code == 4

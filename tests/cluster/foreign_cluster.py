@@ -43,7 +43,7 @@ def main(folder):
         "dashboard_port": port,
         "temp_dir": str(folder / "r"),
     }
-    cluster = Cluster(initialize_head=True, head_node_args={**head, **timers["head"]})
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     reset_ray_address()  # what Ray left in /tmp for whoever connects to the "auto" cluster
     second = cluster.add_node(num_cpus=1, **timers["second"])
     ray.init(address=cluster.address, log_to_driver=False)

@@ -1,8 +1,7 @@
 """A study on somebody else's cluster, for test_foreign_cluster.py: one lane of two ranks, one on each node.
 
 Usage: foreign_driver.py FOLDER ADDRESS. Says "training" when the first job trains, then how every job ended; the second
-one is submitted when the first has ended, and then the executor is closed. Its heart
-beats twice a second.
+one is submitted when the first has ended, and then the executor is closed. Its heart beats twice a second.
 """
 
 import json

@@ -64,6 +64,9 @@ class Puppet:
     def news(self) -> list[str]:
         return []
 
+    def hold_until(self, moment: float) -> None:
+        pass
+
     def describe(self) -> list[str]:
         return ["a puppet"]
 
