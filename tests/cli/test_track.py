@@ -57,7 +57,7 @@ def test_a_store_is_made_and_the_document_says_what_was_written(golfray, study):
         "created": 3,
         "updated": 0,
         "unchanged": 0,
-        "points": 66,
+        "points": 75,
         "files": 6,
         "duplicates": 0,
         "missing": 0,
