@@ -15,6 +15,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -177,6 +178,12 @@ def tiny_model(tiny_settings: "Callable[..., RunSettings]") -> "GPT":
     from golfray.core.model import build_model
 
     return build_model(tiny_settings().model, torch.float32, torch.device("cpu"))
+
+
+def pytest_collection_finish() -> None:
+    """Ray reads its variables when it is imported, so that a test must find it unimported to start a session."""
+    if "ray" in sys.modules:
+        raise pytest.UsageError("collecting the tests imported ray; import it inside tests, in processes of their own")
 
 
 def cannot_run(reason: str) -> NoReturn:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from golfray.cluster.node_data import NeededFile, file_findings
 from golfray.cluster.nodes import ask_node
-from golfray.core.settings import DataSettings
+from golfray.core.settings import DataSettings, RunSettings, settings_to_json
 from golfray.data.errors import DataError
 from golfray.data.mirror import Original, foresee_mirror, make_mirror, mirror_folder
 from golfray.sweep.node_rules import NodeRules
@@ -97,3 +97,17 @@ def read_piece(path: str, offset: int, size: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(size)
+
+
+def on_mirror(settings: RunSettings, data: DataSettings | None) -> RunSettings:
+    """A trial's settings with the data where this node has them; ``data`` None: they are where the settings say."""
+    return settings if data is None else dataclasses.replace(settings, data=data)
+
+
+def leave_driver_paths(folder: Path, settings: RunSettings) -> None:
+    """After a trial on a mirror: its settings.json names the data where the driver has them, and not where it ran."""
+    from golfray.core.artifact import write_atomically  # with torch, which only ranks load
+
+    path = folder / "settings.json"
+    if path.exists():
+        write_atomically(path, settings_to_json(settings).encode())

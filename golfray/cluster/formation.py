@@ -5,8 +5,6 @@ Whether the lane is taken or refused the broker decides (:mod:`golfray.cluster.r
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -15,9 +13,7 @@ import ray.train
 from golfray.cluster.equipment import Equipment
 from golfray.cluster.probe import probe_rank
 from golfray.cluster.ranks import Seat
-from golfray.core.artifact import write_atomically
 from golfray.core.gang import join_gang
-from golfray.core.settings import DataSettings, RunSettings, settings_to_json
 
 
 def form(broker: Any, seat: Seat, equipment: Equipment, device: str) -> bool:
@@ -36,15 +32,3 @@ def form(broker: Any, seat: Seat, equipment: Equipment, device: str) -> bool:
         shard=equipment.first_shard,
     )
     return bool(ray.get(broker.probed.remote(seat, probe)))
-
-
-def on_mirror(settings: RunSettings, data: DataSettings | None) -> RunSettings:
-    """A trial's settings with the data where this node has them; ``data`` None: they are where the settings say."""
-    return settings if data is None else dataclasses.replace(settings, data=data)
-
-
-def leave_driver_paths(folder: Path, settings: RunSettings) -> None:
-    """After a trial on a mirror: its settings.json names the data where the driver has them, and not where it ran."""
-    path = folder / "settings.json"
-    if path.exists():
-        write_atomically(path, settings_to_json(settings).encode())

@@ -29,9 +29,9 @@ from ray.util.placement_group import PlacementGroup, get_current_placement_group
 from golfray.cluster.bad_tokens import BAD_TOKEN, describe_bad_token
 from golfray.cluster.deaths import count_oom_kills
 from golfray.cluster.entries import load_run, run_of
-from golfray.cluster.equipment import Equipment
+from golfray.cluster.equipment import Equipment, leave_driver_paths, on_mirror
 from golfray.cluster.errors import describe_error, error_identity
-from golfray.cluster.formation import form, leave_driver_paths, on_mirror
+from golfray.cluster.formation import form
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_cache import RankCache, compile_counts
 from golfray.cluster.rank_output import output_into, rank_log

@@ -5,8 +5,7 @@ import pathlib
 
 import pytest
 
-from golfray.cluster.equipment import Equipment, read_piece
-from golfray.cluster.formation import leave_driver_paths, on_mirror
+from golfray.cluster.equipment import Equipment, leave_driver_paths, on_mirror, read_piece
 from golfray.cluster.node_data import needed_files
 from golfray.core.settings import DataSettings, RunSettings, settings_to_json
 from golfray.sweep.node_rules import NodeRules
