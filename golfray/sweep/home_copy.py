@@ -92,7 +92,7 @@ def why_not_whole(artifact: Artifact) -> Finding | None:
     try:
         size = path.stat().st_size
         digest = None
-        if artifact.sha256 is not None and size == artifact.size:
+        if artifact.sha256 is not None and artifact.size in (None, size):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
