@@ -96,7 +96,7 @@ NO_CLUSTER = "golfray: fixed.yaml: is no cluster file (cluster_name, provider an
         (["rsync://pod/muon"], 2, "golfray: rsync://pod/muon: golfray pulls over ssh: write [USER@]HOST:PATH"),
         (["absent.yaml"], 2, "golfray: absent.yaml: is neither [USER@]HOST:PATH nor a cluster file that is here"),
         (["fixed.yaml"], 2, NO_CLUSTER),
-        (["docker.yaml"], 2, "golfray: docker.yaml: docker.container_name: runs golfray in a container"),
+        (["docker.yaml"], 2, "golfray: docker.yaml docker.container_name: runs golfray in a container"),
     ],
 )
 def test_what_cannot_be_pulled_is_one_message(golfray, far, arguments, code, says):

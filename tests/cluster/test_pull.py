@@ -253,7 +253,7 @@ def test_a_connection_that_is_cut_costs_nothing_that_has_come(far, pull, machine
     work.start()
     pulling = pull.folder / ".pulling"
     # All the rest is there: the large one comes last, and some of it has.
-    wait_until(lambda: any(path.stat().st_size > 300_000 for path in pulling.glob(".checkpoint*")))
+    wait_until(lambda: any(path.stat().st_size > 300_000 for path in pulling.glob("*checkpoint*")))
     machine.cut()
     work.join(WAIT_S)
     assert len(failed) == 1
@@ -279,7 +279,7 @@ def test_a_pull_that_is_ended_in_the_middle_is_gone_on_with(far, pull, machine, 
     arguments = [source.host, source.path, source.shell, str(pull.folder)]
     process = subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=ROOT, stderr=subprocess.DEVNULL)
     pulling = pull.folder / ".pulling"
-    wait_until(lambda: any(path.stat().st_size > 300_000 for path in pulling.glob(".checkpoint*")))
+    wait_until(lambda: any(path.stat().st_size > 300_000 for path in pulling.glob("*checkpoint*")))
     process.send_signal(how)
     assert process.wait(WAIT_S) != 0
     # What has come is a study already.

@@ -170,7 +170,7 @@ def test_the_study_ends_with_its_table_and_records(said, machine):
 def test_the_study_comes_home_with_its_artifacts(said, machine):
     there, home = machine.home / CODE / "studies" / "muon", machine.clone / "studies" / "muon"
     assert (home / "events.jsonl").read_bytes() == (there / "events.jsonl").read_bytes()
-    artifacts = {path.relative_to(there) for path in there.rglob("final_model.*")}
+    artifacts = {path.relative_to(there) for path in there.glob("trials/*/*/final_model.*")}
     assert len(artifacts) >= 12
     assert f"artifacts: {len(artifacts)} of {len(artifacts)} are here as the log has them" in said["pull"].out
     for name in artifacts:
