@@ -83,6 +83,8 @@ class FarMachine:
             self._wait(process)
             yield
         finally:
+            # The one connection outlives the commands that it was made for, and the daemon; there may be none.
+            subprocess.run([*self.shell.split(), "-O", "exit", self.name], capture_output=True)
             process.terminate()
             process.wait()
 
