@@ -37,6 +37,7 @@ from golfray.cli.inspect import logs, show_trial, status
 from golfray.cli.interrupts import Unwinding, exit_code_of, is_gone, let_go_of_terminal
 from golfray.cli.output import JSON_OPTION, VERBOSE_OPTIONS, Output
 from golfray.cli.package import pack, selftest
+from golfray.cli.pull import pull
 from golfray.cli.running import list_studies, stop
 from golfray.cli.show import show_app
 from golfray.cli.show_knobs import show_knobs
@@ -94,6 +95,7 @@ for verb in (
     status,
     logs,
     stop,
+    pull,
     size,
     confirm,
     claim,

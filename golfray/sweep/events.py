@@ -85,8 +85,19 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     before the last, or where ``seq`` has a gap, or on what is no regular file.
     """
     _refuse_pipes(path)
-    lines, _torn = _split_lines(path.read_bytes())
-    yield from _parse_lines(path, lines)
+    yield from events_in(path.read_bytes(), path)
+
+
+def events_in(content: bytes, place: object) -> Iterator[dict[str, Any]]:
+    """The same of a log's bytes, which messages say are from ``place``."""
+    lines, _torn = _split_lines(content)
+    yield from _parse_lines(place, lines)
+
+
+def without_torn(content: bytes) -> bytes:
+    """A log's bytes up to the end of its last whole record."""
+    _lines, torn = _split_lines(content)
+    return content[: len(content) - len(torn)]
 
 
 class EventLog:
@@ -247,7 +258,7 @@ def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
     return lines, b""
 
 
-def _parse_lines(path: Path, lines: list[bytes]) -> Iterator[dict[str, Any]]:
+def _parse_lines(path: object, lines: list[bytes]) -> Iterator[dict[str, Any]]:
     for index, line in enumerate(lines):
         try:
             record = decode_record(line)

@@ -28,6 +28,8 @@ DRIVER_NAME = "driver.json"
 TUNE = "tune"
 CONFIRM = "confirm"
 _DRIVING = (TUNE, CONFIRM)
+# The one of those that writes into it what another machine's driver wrote.
+PULL = "pull"
 
 # Who only looks whether the lock is held has it for microseconds; however many look, one turn comes in this time.
 _LOOKERS_SECONDS = 10.0
@@ -58,7 +60,8 @@ class StudyFolderError(Exception):
 class Driver:
     """The process that holds a study, as it signed: its number, its machine, since when (unix seconds), doing what.
 
-    The verbs ``TUNE`` and ``CONFIRM`` drive the study: the others write MLflow from its log.
+    The verbs ``TUNE`` and ``CONFIRM`` drive the study: the others write MLflow from its log, and ``PULL`` brings it
+    here from another machine.
     """
 
     pid: int
@@ -141,7 +144,7 @@ def only_driver_of(folder: Path, verb: str = TUNE) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_driver_in(folder: Path, verb: str) -> Iterator[None]:
-    """Keep drivers out of a study's folder while ``golfray <verb>`` reads its log.
+    """Keep drivers out of a study's folder while ``golfray <verb>`` reads its log or brings it here.
 
     Nothing need be written: in an archive that may only be read there is a lock, and no signature. Raises
     ``StudyLocked`` where another process holds it, ``StudyFolderError`` where the folder cannot be locked.
@@ -278,8 +281,12 @@ def _why_locked(folder: Path, verb: str) -> str:
     holder = driver_of(folder)
     if holder is None:
         return f"{folder}: another golfray is at work here; try again when it has ended"
+    if holder.verb == PULL:
+        return f"{folder}: {holder} copies it from another machine; call this again when that has ended"
     if not holder.drives:
         return f"{folder}: {holder} writes MLflow from its log; wait until that has ended, or end it: nothing is lost"
     if verb in _DRIVING:
         return f"{folder}: {holder} runs it already; `golfray status {shlex.quote(str(folder))}` says how far it is"
+    if verb == PULL:
+        return f"{folder}: {holder} runs it here, so nothing was changed; --study-dir names another folder for the copy"
     return f"{folder}: {holder} is at work here and writes MLflow itself; call this again when it has ended"

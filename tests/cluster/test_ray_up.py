@@ -81,7 +81,8 @@ class Machine:
         git = ["git", "clone", "--quiet", "--no-local", "--depth=1", f"file://{ROOT}", str(self.clone)]
         subprocess.run(git, check=True, capture_output=True)
         (self.folder / "client" / "bin").mkdir()
-        (self.folder / "client" / "bin" / "ray").symlink_to(pathlib.Path(sys.prefix, "bin", "ray"))
+        for name in ("ray", "golfray"):
+            (self.folder / "client" / "bin" / name).symlink_to(pathlib.Path(sys.prefix, "bin", name))
         key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "client" / "key")]
         subprocess.run(key, check=True)
         cluster = self.clone / "clusters" / "local.yaml"
@@ -140,6 +141,7 @@ def said(machine, tiny_corpus):
             "files": "make cluster-files",
             "up": "ray up --yes clusters/local.yaml",
             "submit": f"ray submit clusters/local.yaml {ON_HEAD} -- tune search_spaces/muon.yaml {sets(corpus)}",
+            "pull": "PYTHONPATH=. golfray pull clusters/local.yaml muon",
             "job": f"RAY_AUTH_MODE=token {RAY_JOB} submit -- python {CODE}/{ON_HEAD} status muon",
             "timer": "python3 -I golfray/cluster/node_timer.py show",
             "look": f"{sys.executable} -c {shlex.quote(LOOK)}",
@@ -163,6 +165,19 @@ def test_the_study_ends_with_its_table_and_records(said, machine):
     assert re.search(r"^best feasible: t\d\d\d ", out, re.MULTILINE)
     assert "Ray cluster at 127.0.0.1:6379" in out
     assert (machine.home / CODE / "studies" / "muon" / "mlflow.db").is_file()
+
+
+def test_the_study_comes_home_with_its_artifacts(said, machine):
+    there, home = machine.home / CODE / "studies" / "muon", machine.clone / "studies" / "muon"
+    assert (home / "events.jsonl").read_bytes() == (there / "events.jsonl").read_bytes()
+    artifacts = {path.relative_to(there) for path in there.glob("trials/*/*/final_model.*")}
+    assert len(artifacts) >= 12
+    assert f"artifacts: {len(artifacts)} of {len(artifacts)} are here as the log has them" in said["pull"].out
+    for name in artifacts:
+        assert (home / name).read_bytes() == (there / name).read_bytes()
+        assert (home / name).with_name("checkpoint.pt").is_file()
+    # What Ray and MLflow have of it is that machine's own.
+    assert {path.name for path in home.iterdir()} == {"events.jsonl", "trials"}
 
 
 def test_the_code_is_that_of_the_commit(machine):
