@@ -126,8 +126,10 @@ class RayExecutor:
         self._broker = broker.remote(
             workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes(), rules.refuse_slower
         )
-        # Processes of a cluster of our own have the variables from its servers.
-        variables = {} if local else {"runtime_env": {"env_vars": VARIABLES}}
+        # Processes of a cluster of our own have the variables from its servers. On another one Train's guard of what its
+        # controller holds would look for a cluster on its machine, and end where that is not the only one there.
+        named = {**VARIABLES, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+        variables = {} if local else {"runtime_env": {"env_vars": named}}
         host = ray.remote(**on_head, **variables, max_concurrency=CALLS_AT_ONCE)(Host)
         self._host = host.remote(self._broker, plan, names, scratch, run, local, equipment, self._recycling)
         # Neither ends before the study does, unless it fails.

@@ -61,7 +61,8 @@ class Cluster:
         (folder / "shards").mkdir()
         for name in ("shards/fineweb_train_000000.bin", "shards/fineweb_val_000000.bin", "tokenizer.model"):
             (folder / name).write_bytes(b"x")
-        return start("foreign_driver.py", folder, self.address, **self.environment)
+        with (folder / "errors").open("w") as errors:
+            return start("foreign_driver.py", folder, self.address, errors=errors, **self.environment)
 
 
 @pytest.fixture(scope="module")
