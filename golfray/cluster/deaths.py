@@ -10,8 +10,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from golfray.cluster.nodes import NoAnswer, Nodes
-from golfray.cluster.ranks import NODE_LOST, UNEXPLAINED, RankError, RankProcess
+from golfray.cluster.nodes import NoAnswer, Nodes, process_lives
+from golfray.cluster.ranks import NODE_CUT_OFF, NODE_LOST, UNEXPLAINED, UNREACHABLE, RankError, RankProcess
 
 _LIMIT_SECONDS = 10.0
 
@@ -50,13 +50,19 @@ async def explain_death(
 
     ``log``: the rank's. ``oom_kills``: what :func:`count_oom_kills` returned on its node when it began its job.
     """
-    if error.error != UNEXPLAINED:
+    if error.error not in (UNEXPLAINED, UNREACHABLE):
         return error
     try:
+        if error.error == UNREACHABLE and await nodes.ask(
+            process.node, process_lives, process.pid, process.born, limit_s=_LIMIT_SECONDS
+        ):
+            return NODE_CUT_OFF
         remains = await nodes.ask(process.node, inspect_remains, log, oom_kills, limit_s=_LIMIT_SECONDS)
     except NoAnswer as silence:
         if await nodes.has_left(process.node):
             return NODE_LOST
+        if error.error == UNREACHABLE:
+            return NODE_CUT_OFF
         return dataclasses.replace(error, text=f"{error.text} (its node was asked why: {silence})")
     if remains.memory_ran_out:
         text = "SIGKILL, and the kernel counted an out-of-memory kill: its machine or container has too little memory"

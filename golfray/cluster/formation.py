@@ -11,6 +11,7 @@ import ray
 import ray.train
 
 from golfray.cluster.equipment import Equipment
+from golfray.cluster.patient_calls import ask
 from golfray.cluster.probe import probe_rank
 from golfray.cluster.ranks import Seat
 from golfray.core.gang import join_gang
@@ -22,7 +23,7 @@ def form(broker: Any, seat: Seat, equipment: Equipment, device: str) -> bool:
     The probe begins when every node is equipped, so that nothing that takes minutes is waited for in a collective.
     """
     leads_node = ray.train.get_context().get_local_rank() == 0
-    if not ray.get(broker.equip.remote(seat, equipment.faults() if leads_node else [])):
+    if not ask(broker.equip, seat, equipment.faults() if leads_node else []):
         return False
     probe = probe_rank(
         join_gang(device),
@@ -31,4 +32,4 @@ def form(broker: Any, seat: Seat, equipment: Equipment, device: str) -> bool:
         leads_node=leads_node,
         shard=equipment.first_shard,
     )
-    return bool(ray.get(broker.probed.remote(seat, probe)))
+    return bool(ask(broker.probed, seat, probe))

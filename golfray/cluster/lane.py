@@ -32,6 +32,7 @@ from golfray.cluster.entries import load_run, run_of
 from golfray.cluster.equipment import Equipment, leave_driver_paths, on_mirror
 from golfray.cluster.errors import describe_error, error_identity
 from golfray.cluster.formation import form
+from golfray.cluster.patient_calls import ask
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.rank_cache import RankCache, compile_counts
 from golfray.cluster.rank_output import output_into, rank_log
@@ -152,9 +153,7 @@ def serve_jobs(config: dict[str, Any]) -> None:
     context = ray.get_runtime_context()
     seat = Seat(config["lane"], group.id.hex(), ray.train.get_context().get_world_rank())
     born = psutil.Process().create_time()
-    if not ray.get(
-        broker.join.remote(seat, RankProcess(context.current_actor, os.getpid(), born, context.get_node_id()))
-    ):
+    if not ask(broker.join, seat, RankProcess(context.current_actor, os.getpid(), born, context.get_node_id())):
         return
     cache = RankCache(_session_folder() / "compile-cache" / f"{seat.lane}-rank-{seat.rank}", cache_folder())
     cache.open()
@@ -163,16 +162,16 @@ def serve_jobs(config: dict[str, Any]) -> None:
     gives = ray.train.get_context().get_local_rank() == 0  # its peers compile the same
     memory = RankMemory(config["recycling"], device_bytes, resident_bytes)
     index = 0
-    while (job := ray.get(broker.next_job.remote(seat, index))) is not None:
+    while (job := ask(broker.next_job, seat, index)) is not None:
         index += 1
-        if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
+        if ask(broker.begin, seat, job.job_id, count_oom_kills()):
             cache.fill()
             _run_job(broker, seat, job, config["run"], config["device"], config["equipment"].data)
             _forget_last_job()
             if gives:
                 cache.give()
             if (reason := memory.why_recycle()) is not None:
-                ray.get(broker.recycle.remote(seat, reason))
+                ask(broker.recycle, seat, reason)
                 raise RankFailed(f"recycled: {reason}")
 
 
@@ -193,7 +192,7 @@ def _run_job(broker: Any, seat: Seat, job: Job, run: str | None, device: str, mi
             outcome, crash = _outcome_or_crash(broker, seat, job, run, device, mirrored)
     except OSError as error:
         crash = RankError("raised", describe_error(error), error_identity(error))
-    ray.get(broker.end.remote(seat, job.job_id, outcome if seat.rank == 0 else None, crash))
+    ask(broker.end, seat, job.job_id, outcome if seat.rank == 0 else None, crash)
     if crash is not None:
         # Peers may hang in a collective, and this process may hold half a model: all ranks start anew.
         raise RankFailed(crash.text)
@@ -224,12 +223,12 @@ def _outcome_or_crash(
 
 
 def _report(broker: Any, seat: Seat, job_id: str, point: dict[str, float]) -> str | None:
-    reason: str | None = ray.get(broker.report.remote(seat, job_id, point))
+    reason: str | None = ask(broker.report, seat, job_id, point)
     return reason
 
 
 def _enter(broker: Any, seat: Seat, job_id: str, phase: str) -> None:
-    ray.get(broker.enter.remote(seat, job_id, phase))
+    ask(broker.enter, seat, job_id, phase)
 
 
 def _known_state() -> None:

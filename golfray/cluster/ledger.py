@@ -39,9 +39,10 @@ class Entry:
     """One job's line in the ledger. Times are seconds of a monotonic clock.
 
     ``waiting_since``: since when a lane was free and the job did not run. ``phase``: "start" until the run enters its
-    first one. ``phases``: seconds of those that are over. ``reports_apart``: the longest from one sign of training to
-    the next report; None before the first. ``oom_kills``: what each rank's node had counted by then.
-    ``explaining``: its lane has failed and is asked why, which takes up to a minute where a node is lost.
+    first one. ``phases``: seconds of those that are over. ``step``: of the last report. ``reports_apart``: the longest
+    from one sign of training to the next report; None before the first. ``oom_kills``: what each rank's node had
+    counted by then. ``explaining``: its lane has failed and is asked why, which takes up to a minute and a half where a
+    node is lost.
     """
 
     job: Job
@@ -54,6 +55,7 @@ class Entry:
     phase_since: float = 0.0
     phases: dict[str, float] = dataclasses.field(default_factory=dict)
     last_sign: float = 0.0
+    step: int | None = None
     reports_apart: float | None = None
     oom_kills: dict[int, dict[str, int]] = dataclasses.field(default_factory=dict)
     stop_reason: str | None = None
@@ -111,17 +113,22 @@ class Ledger:
         self._events.append(Started(entry.job.job_id, entry.lane, tuple(nodes)))
 
     def enter(self, entry: Entry, phase: str, now: float) -> None:
-        """A running job begins a phase."""
+        """A running job begins a phase; nothing new where it is told again."""
+        if phase == entry.phase:
+            return
         entry.phases = entry.phases_until(now)
         entry.phase, entry.phase_since, entry.last_sign = phase, now, now
         self._events.append(Entered(entry.job.job_id, phase))
 
     def progress(self, entry: Entry, point: dict[str, float], now: float) -> None:
-        """One point of the curve of a running job."""
+        """One point of the curve of a running job; nothing new where it is told again."""
+        if point["step"] == entry.step:
+            return
+        entry.step = int(point["step"])
         entry.reports_apart = max(entry.reports_apart or 0.0, now - entry.last_sign)
         entry.last_sign = now
         metrics = {name: float(value) for name, value in point.items() if name != "step"}
-        self._events.append(Progress(entry.job.job_id, int(point["step"]), metrics))
+        self._events.append(Progress(entry.job.job_id, entry.step, metrics))
 
     def finish(self, entry: Entry, outcome: Outcome) -> None:
         """The job's one end."""

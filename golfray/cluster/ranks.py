@@ -16,6 +16,8 @@ from golfray.cluster.nodes import NoAnswer, Nodes, end_process
 
 # The error of a rank whose process ended and nobody has looked yet why.
 UNEXPLAINED = "rank died"
+# The error of one that could not be reached: its process has ended, or its node was cut off.
+UNREACHABLE = "rank unreachable"
 
 _PROBE_SECONDS = 5.0
 _KILL_SECONDS = 10.0
@@ -39,6 +41,7 @@ class RankError:
     error: str | None = None
 
 
+NODE_CUT_OFF = RankError("preempted", "its node was cut off from the network", "node cut off")
 NODE_LOST = RankError("preempted", "its node has left the cluster", "node lost")
 
 
@@ -89,7 +92,7 @@ class RankProcess:
 
 def rank_error(error: Exception) -> RankError:
     """Read what Ray says of a failed rank: a dead process, one that was preempted, or an exception in the rank."""
-    from ray.exceptions import OutOfMemoryError, RayActorError
+    from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
 
     # Train wraps what its health check met in an error of its own.
     cause = getattr(error, "health_check_failure", error)
@@ -103,4 +106,5 @@ def rank_error(error: Exception) -> RankError:
         return RankError("preempted", text[:LONGEST_TEXT], "node preempted")
     # Ray's message is a page of guesses; between these two labels is what it knows.
     detail = (text.partition("Worker exit detail: ")[2] or text).partition(" Some common causes")[0]
-    return RankError("died", detail[:LONGEST_TEXT], UNEXPLAINED)
+    error_name = UNREACHABLE if isinstance(cause, ActorUnavailableError) else UNEXPLAINED
+    return RankError("died", detail[:LONGEST_TEXT], error_name)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from golfray.cluster.broker import NO_MORE_JOBS
 from golfray.cluster.ledger import MOVES, Stage
 from golfray.cluster.ranks import UNEXPLAINED, RankError, Seat
-from golfray.sweep.executor import Entered, Finished, Job, Started
+from golfray.sweep.executor import Entered, Finished, Job, Progress, Started
 from tests.cluster.broker_play import WORKERS, LostMachine, Process, ThisMachine, broker_of
 
 LANES = ["lane-0", "lane-1"]
@@ -193,6 +193,40 @@ class BrokerMachine(RuleBasedStateMachine):
 
 TestBrokerMachine = BrokerMachine.TestCase
 TestBrokerMachine.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_what_ranks_say_twice_counts_once():
+    """As they do when the network was cut, and nobody can tell whether the broker heard it the first time."""
+
+    async def play():
+        broker = broker_of(["lane-0"], workers=1)
+        seat = Seat("lane-0", "first", 0)
+        point = {"step": 1, "train/loss": 2.0}
+
+        async def twice(call, *arguments):
+            answers = [await call(seat, *arguments), await call(seat, *arguments)]
+            assert answers[0] == answers[1]
+            return answers[0]
+
+        assert await twice(broker.join, Process(1))
+        for job_id in ("a", "b"):
+            await broker.submit(Job(job_id, {}, "somewhere"))
+            trial = asyncio.create_task(broker.pass_on(await broker.take(0.0)))
+            await asyncio.sleep(0)
+            assert (await twice(broker.next_job, "ab".index(job_id))).job_id == job_id
+            assert await twice(broker.begin, job_id, {})
+            await twice(broker.enter, job_id, "train")
+            await broker.report(seat, job_id, point)
+            assert await broker.report(seat, job_id, {**point, "step": 2}) is None
+            assert await broker.report(seat, job_id, {**point, "step": 2}) is None
+            await twice(broker.enter, job_id, "score")
+            await twice(broker.end, job_id, {"kind": "scored", "reason": "ran"}, None)
+            await trial
+        return await broker.events(0.0)
+
+    events = asyncio.run(play())
+    of_one = [Started, Entered, Progress, Progress, Entered, Finished]
+    assert [(type(event), event.job_id) for event in events] == [(kind, job) for job in "ab" for kind in of_one]
 
 
 def test_a_job_that_ran_never_goes_back():
