@@ -23,7 +23,7 @@ from golfray.cluster.rank_output import rank_log
 from golfray.cluster.rank_probe import RankProbe
 from golfray.cluster.ranks import RankError, RankProcess, Seat
 from golfray.cluster.roll_call import RollCall
-from golfray.sweep.executor import Job, JobEvent
+from golfray.sweep.executor import Holding, Job, JobEvent
 from golfray.sweep.limits import PhaseLimits
 from golfray.sweep.outcome import Kind, Outcome
 
@@ -62,6 +62,7 @@ class Broker:
         self._closing_s = cancel_grace_s + SETTLE_SECONDS
         self._closed = False
         self._changed = asyncio.Condition()
+        self._holding: Holding | None = None
         self._roll_call = RollCall(self._lanes, workers, refuse_slower, self._until, self._notify)
 
     # --- the study's side ---
@@ -93,6 +94,10 @@ class Broker:
     async def lanes(self) -> tuple[int, list[str]]:
         """How many jobs can run at once, and what happened to lanes since the last call, for a person."""
         return self._lanes.usable(), self._lanes.take_news()
+
+    async def holding(self) -> Holding | None:
+        """What the cluster held when it was looked at last; None where nobody looks, since it never changes."""
+        return self._holding
 
     async def close(self, reason: str) -> None:
         """Cancel what is unfinished, answer Tune and the ranks that nothing more comes, wait for the last end."""
@@ -247,8 +252,9 @@ class Broker:
 
     # --- the lanes' side ---
 
-    async def resize(self, room: int) -> list[str]:
-        """The cluster holds ``room`` lanes now; returns the names of those that are to be started."""
+    async def resize(self, room: int, holding: Holding) -> list[str]:
+        """The cluster has ``holding`` and room for ``room`` lanes; returns the names of those to be started."""
+        self._holding = holding
         names = [] if self._closed else self._lanes.resize(room)
         await self._notify()
         return names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +17,7 @@ from golfray.cluster.heartbeat import Heartbeat
 from golfray.cluster.host import CALLS_AT_ONCE, Host
 from golfray.cluster.node_checks import check_nodes
 from golfray.cluster.node_data import needed_files
-from golfray.cluster.nodes import RayNodes
+from golfray.cluster.nodes import RayNodes, holding
 from golfray.cluster.preflight import EnvironmentProblem, LanePlan, plan_lanes
 from golfray.cluster.recycling import Recycling
 from golfray.core.settings import DataSettings
@@ -31,9 +30,6 @@ _END_SECONDS = 15.0
 _SERVICES = "the study's broker or the host of its lanes"
 # They only pass words on, so they answer in milliseconds; a machine that is short of everything, in seconds.
 _ANSWER_SECONDS = 120.0
-
-# How often the cluster is asked for its nodes.
-_NODES_SECONDS = 2.0
 
 
 class RayExecutor:
@@ -77,8 +73,7 @@ class RayExecutor:
         self._recycling = recycling or Recycling()
         self._local = address is None
         self._news: list[str] = []
-        self._holding: Holding | None = None
-        self._holding_asked = 0.0
+        self._holding: Holding
         self._study_folder = study_folder.resolve()
         self._cancel_grace_s = cancel_grace_s
         self._open: dict[str, Job] = {}
@@ -96,6 +91,7 @@ class RayExecutor:
                 workers, device, max_lanes, data, run, limits or PhaseLimits(), rules or NodeRules()
             )
             self._slots = self._plan.slots
+            self._holding = holding()
         except BaseException:
             self.close(at_once=True)
             raise
@@ -126,8 +122,8 @@ class RayExecutor:
         self._broker = broker.remote(
             workers, names, self._cancel_grace_s, limits, self._study_folder, RayNodes(), rules.refuse_slower
         )
-        # Processes of a cluster of our own have the variables from its servers. On another one Train's guard of what its
-        # controller holds would look for a cluster on its machine, and end where that is not the only one there.
+        # Processes of a cluster of our own have the variables from its servers. On another one Train's guard of what
+        # its controller holds would look for a cluster on its machine, and end where that is not the only one there.
         named = {**VARIABLES, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
         variables = {} if local else {"runtime_env": {"env_vars": named}}
         host = ray.remote(**on_head, **variables, max_concurrency=CALLS_AT_ONCE)(Host)
@@ -149,13 +145,6 @@ class RayExecutor:
     @property
     def holding(self) -> Holding:
         """All nodes of the cluster with all their GPUs, whether lanes use them or not."""
-        import ray
-
-        fixed = self._local and self._holding is not None
-        if self._holding is None or not (fixed or time.monotonic() < self._holding_asked + _NODES_SECONDS):
-            nodes = [node for node in ray.nodes() if node["Alive"]]
-            self._holding = Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))
-            self._holding_asked = time.monotonic()
         return self._holding
 
     def hold_until(self, moment: float) -> None:
@@ -186,6 +175,8 @@ class RayExecutor:
             events = self._settle(self._ask("events", timeout, wait_s=timeout))
             self._slots, news = self._ask("lanes")
             self._news += news
+            # Asked of the cluster itself, that waits for a minute where its head has died, and Ray ends the process.
+            self._holding = self._ask("holding") or self._holding
             return events
         events, self._pending = self._pending, []
         return events

@@ -17,7 +17,8 @@ from golfray.sweep.budget import CLOSE_S
 BEAT_SECONDS = 60.0
 """A node outlives the last sign by minutes, so one a minute is enough, and two that are lost are no harm."""
 
-_GOODBYE_SECONDS = 10.0
+# A node that is there answers in milliseconds; its first answer waits for a process to start.
+_ANSWER_SECONDS = 10.0
 
 _log = logging.getLogger("ray.golfray")
 
@@ -86,50 +87,80 @@ class _HereSigns:
         """It was heard when it was given."""
 
 
-class _NodeSigns:
-    """One actor a node, on those that are in the cluster at the time."""
+class NodeTimers:
+    """On the head: passes signs on to one actor a node, on those that are in the cluster at the time.
+
+    Whoever asks for the nodes of a cluster whose head has died waits for a minute, and Ray ends the process then. The
+    driver must live to say what happened, so it asks this actor, whose answer it need not wait for.
+    """
 
     def __init__(self) -> None:
         self._actors: dict[str, Any] = {}
-        self._unheard: dict[str, Any] = {}
 
-    def give(self, sign: str, *arguments: float) -> None:
+    def give(self, sign: str, *arguments: float) -> list[tuple[str, str]]:
+        """Have every node call this function of its timer; each node's name, and what it found or what is wrong."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._hear()
         names = {node["NodeID"]: f"node {node['NodeManagerAddress']}" for node in ray.nodes() if node["Alive"]}
         self._actors = {node: actor for node, actor in self._actors.items() if node in names}
+        asked = {}
         for node, name in names.items():
             if node not in self._actors:
                 there = NodeAffinitySchedulingStrategy(node, soft=False)
                 self._actors[node] = ray.remote(num_cpus=0, scheduling_strategy=there)(TimerActor).remote()
-            if node in self._unheard:
-                _log.warning("%s has not answered the last heartbeat yet", name)
-            self._unheard[node] = (name, self._actors[node].call.remote(sign, *arguments))
+            asked[self._actors[node].call.remote(sign, *arguments)] = (node, name)
+        answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+        found = [(asked[answer][1], f"no answer for {_ANSWER_SECONDS:g} s") for answer in silent]
+        for answer in answered:
+            node, name = asked[answer]
+            try:
+                found.append((name, ray.get(answer)))
+            except ray.exceptions.RayError as error:
+                # With the next sign it gets another one, if it still is in the cluster.
+                del self._actors[node]
+                found.append((name, " ".join(str(error).split())))
+        return found
+
+
+class _NodeSigns:
+    """By way of the head, to all nodes of the cluster."""
+
+    def __init__(self) -> None:
+        self._timers: Any = None
+        self._answer: Any = None
+
+    def give(self, sign: str, *arguments: float) -> None:
+        import ray
+
+        self._hear()
+        if self._answer is not None:
+            _log.warning("the nodes have not answered the last heartbeat yet")
+        if self._timers is None:
+            on_head = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
+            self._timers = ray.remote(**on_head)(NodeTimers).remote()
+        self._answer = self._timers.give.remote(sign, *arguments)
 
     def wait(self) -> None:
         import ray
 
-        answers = [answer for _, answer in self._unheard.values()]
-        if answers:
-            ray.wait(answers, num_returns=len(answers), timeout=_GOODBYE_SECONDS)
+        if self._answer is not None:
+            ray.wait([self._answer], timeout=2 * _ANSWER_SECONDS)
         self._hear()
 
     def _hear(self) -> None:
         """What was answered since."""
         import ray
 
-        for node, (name, answer) in list(self._unheard.items()):
-            if not ray.wait([answer], timeout=0)[0]:
-                continue
-            del self._unheard[node]
-            try:
-                _note(name, ray.get(answer))
-            except ray.exceptions.RayError as error:
-                # With the next sign it gets another one, if it still is in the cluster.
-                self._actors.pop(node, None)
-                _log.warning("%s could not renew its timer: %s", name, " ".join(str(error).split()))
+        if self._answer is None or not ray.wait([self._answer], timeout=0)[0]:
+            return
+        answer, self._answer = self._answer, None
+        try:
+            for name, found in ray.get(answer):
+                _note(name, found)
+        except ray.exceptions.RayError as error:
+            self._timers = None  # the next sign has another one made
+            _log.warning("no node heard the last heartbeat: %s", " ".join(str(error).split()))
 
 
 def _call(sign: str, *arguments: float) -> str:

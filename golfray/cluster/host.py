@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from golfray.cluster.equipment import Equipment
+from golfray.cluster.nodes import holding
 from golfray.cluster.preflight import LanePlan
 from golfray.cluster.recycling import Recycling
 
@@ -80,7 +81,7 @@ def follow_cluster(broker: Any, plan: LanePlan, start: Callable[[str], None]) ->
         now = ray.cluster_resources()
         room = plan.fits({name: now.get(name, 0.0) - taken for name, taken in theirs.items()})
         try:
-            names = ray.get(broker.resize.remote(room))
+            names = ray.get(broker.resize.remote(room, holding()))
         except RayError:
             return  # the study is over
         for name in names:

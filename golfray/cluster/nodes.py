@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
+from golfray.sweep.executor import Holding
+
 Answer = TypeVar("Answer")
 
 # Ray gives a machine up after five questions in a row without an answer; each waits for it for 10 s, and the next one
@@ -113,3 +115,11 @@ def end_process(pid: int, born: float) -> None:
             process.kill()
     except psutil.NoSuchProcess:
         return  # it ended by itself
+
+
+def holding() -> Holding:
+    """All nodes of the cluster with all their GPUs, whether lanes use them or not."""
+    import ray
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    return Holding(len(nodes), sum(int(node["Resources"].get("GPU", 0)) for node in nodes))

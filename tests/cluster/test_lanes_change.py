@@ -8,11 +8,12 @@ from golfray.cluster.host import follow_cluster
 from golfray.cluster.preflight import plan_lanes
 from golfray.cluster.ranks import NODE_LOST, Seat
 from golfray.cluster.recycling import ISOLATED
-from golfray.sweep.executor import Job
+from golfray.sweep.executor import Holding, Job
 from golfray.sweep.outcome import Kind
 from tests.cluster.broker_play import WATCH_SECONDS, WORKERS, Process, broker_of, finished, lane_with_running_job
 
 FREE = {"CPU": 4.0, "GPU": 0.0}
+NODES = Holding(nodes=2, gpus=0)
 
 
 def test_nodes_that_join_get_lanes_up_to_what_the_study_can_use():
@@ -22,9 +23,9 @@ def test_nodes_that_join_get_lanes_up_to_what_the_study_can_use():
 
     async def play():
         broker = broker_of(["lane-0", "lane-1"])
-        began = await broker.resize(2), await broker.lanes()
-        grown = await broker.resize(4), await broker.lanes()
-        return began, grown, await broker.resize(4)
+        began = await broker.resize(2, NODES), await broker.lanes()
+        grown = await broker.resize(4, NODES), await broker.lanes()
+        return began, grown, await broker.resize(4, NODES)
 
     began, grown, again = asyncio.run(play())
     assert began == ([], (2, []))
@@ -42,15 +43,15 @@ def test_a_lane_on_a_gpu_needs_both_gpus_and_cpus():
 def test_a_lane_that_lost_its_node_is_replaced_by_one_on_the_next_node():
     async def play():
         broker, _, _, _ = await lane_with_running_job()
-        await broker.resize(1)
+        await broker.resize(1, NODES)
         await broker.group_failed("lane-0", dict.fromkeys(range(WORKERS), NODE_LOST))
         outcome = finished(await broker.events(0.0))
-        await broker.resize(0)
+        await broker.resize(0, NODES)
         await broker.submit(Job("b", {}, "somewhere"))
         without = await broker.lanes()
         again, _ = await broker.lane_ended("lane-0", "no room")
         waiting = await broker.events(0.0), await broker.lanes()
-        return outcome, without, again, waiting, await broker.resize(1), await broker.lanes()
+        return outcome, without, again, waiting, await broker.resize(1, NODES), await broker.lanes()
 
     outcome, without, again, waiting, new, lanes = asyncio.run(play())
     assert (outcome.kind, outcome.error) == (Kind.PREEMPTED, "node lost")
@@ -66,10 +67,10 @@ def test_a_lane_whose_node_is_back_in_time_is_the_same_lane_again():
 
     async def play():
         broker, _, _, _ = await lane_with_running_job()
-        await broker.resize(1)
+        await broker.resize(1, NODES)
         await broker.group_failed("lane-0", dict.fromkeys(range(WORKERS), NODE_LOST))
-        await broker.resize(0)
-        back = await broker.resize(1)
+        await broker.resize(0, NODES)
+        back = await broker.resize(1, NODES)
         first, _ = await broker.lane_ended("lane-0", "it waited for too long")
         second, _ = await broker.lane_ended("lane-0", "ended by ValueError")
         return back, first, second
@@ -80,9 +81,9 @@ def test_a_lane_whose_node_is_back_in_time_is_the_same_lane_again():
 def test_a_lane_that_is_lost_for_another_reason_keeps_its_place():
     async def play():
         broker = broker_of(["lane-0", "lane-1"])
-        await broker.resize(2)
+        await broker.resize(2, NODES)
         await broker.lane_ended("lane-0", "ended by ValueError: no room")
-        return await broker.resize(2), await broker.lanes()
+        return await broker.resize(2, NODES), await broker.lanes()
 
     names, (usable, news) = asyncio.run(play())
     assert (names, usable, news) == ([], 1, ["lane-0 is lost: ended by ValueError: no room"])
@@ -95,10 +96,10 @@ def test_a_cluster_without_room_for_any_lane_is_given_up(monkeypatch):
     async def play():
         broker = broker_of(["lane-0"])
         watching = asyncio.create_task(broker.watch())
-        await broker.resize(1)
+        await broker.resize(1, NODES)
         await asyncio.sleep(0.4)
         assert not watching.done()
-        await broker.resize(0)
+        await broker.resize(0, NODES)
         return await watching
 
     assert asyncio.run(play()) == "no node of the cluster has had room for a lane for 0.2 s"
@@ -142,7 +143,8 @@ def test_what_others_use_of_the_cluster_stays_theirs(monkeypatch):
 
     class Resize:
         @staticmethod
-        def remote(room):
+        def remote(room, holding):
+            assert holding == Holding(nodes=1, gpus=3)
             rooms.append(room)
             return [f"lane-{number}" for number in range(2, room)]
 
@@ -154,6 +156,7 @@ def test_what_others_use_of_the_cluster_stays_theirs(monkeypatch):
             raise Ended
 
     monkeypatch.setattr(ray, "cluster_resources", lambda: next(resources))
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"GPU": 3.0}}, {"Alive": False}])
     monkeypatch.setattr(ray, "get", lambda names: names)
     monkeypatch.setattr("golfray.cluster.host.time.sleep", sleep)
     with pytest.raises(Ended):
