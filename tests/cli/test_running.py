@@ -100,6 +100,22 @@ def test_stop_does_not_reach_for_processes_of_another_machine(studies, golfray):
         assert "no such process" in found.err
 
 
+@pytest.mark.parametrize(
+    ("refusal", "says"),
+    [(PermissionError, "is another user's; call `golfray stop` as that user"), (ProcessLookupError, "has just ended")],
+)
+def test_stop_where_the_kernel_lets_no_signal_through(studies, golfray, monkeypatch, refusal, says):
+    def refuse(pid, number):
+        raise refusal
+
+    with driving(studies / "muon"), monkeypatch.context() as patch:
+        patch.setattr(os, "kill", refuse)
+        found = golfray.run("stop", "muon")
+    assert (found.code, found.out) == (4, "")
+    assert says in found.err
+    assert len(found.err.splitlines()) == 1
+
+
 @pytest.fixture
 def running(golfray, monkeypatch):
     """A study whose first trial trains, and what its log has once that has ended."""
