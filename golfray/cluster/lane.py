@@ -166,14 +166,20 @@ def serve_jobs(config: dict[str, Any]) -> None:
     while (job := ray.get(broker.next_job.remote(seat, index))) is not None:
         index += 1
         if ray.get(broker.begin.remote(seat, job.job_id, count_oom_kills())):
-            cache.fill()
+            _say(seat, cache.share(cache.fill))
             _run_job(broker, seat, job, config["run"], config["device"], config["equipment"].data)
             _forget_last_job()
             if gives:
-                cache.give()
+                _say(seat, cache.share(cache.give))
             if (reason := memory.why_recycle()) is not None:
                 ray.get(broker.recycle.remote(seat, reason))
                 raise RankFailed(f"recycled: {reason}")
+
+
+def _say(seat: Seat, problem: str | None) -> None:
+    """Into what Ray keeps of this rank's output."""
+    if problem is not None:
+        print(f"{seat.lane} rank {seat.rank}: {problem}", file=sys.stderr, flush=True)
 
 
 def _session_folder() -> Path:
