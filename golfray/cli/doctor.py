@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from golfray.cli.exit_codes import ENVIRONMENT
-from golfray.cli.options import SETS, TRACKING_URI
+from golfray.cli.options import SETS, TRACKING_URI, cluster_address
 from golfray.cli.output import Output, with_output
 from golfray.config.sizes import count_text
 
@@ -33,7 +33,10 @@ def doctor(
     ),
     study_dir: Path | None = typer.Option(None, help="Folder of the study; default: studies/<name of the space>."),
     address: str | None = typer.Option(
-        None, metavar="HOST:PORT", help="Ray cluster it shall run on, every node of which is asked; default: none."
+        None,
+        callback=cluster_address,
+        metavar="HOST:PORT",
+        help="Ray cluster it shall run on, every node of which is asked; default: none.",
     ),
     tracking_uri: str | None = TRACKING_URI,
     sets: list[str] = SETS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import typer
 
 
@@ -43,9 +45,26 @@ USD_PER_HOUR = typer.Option(
     metavar="USD",
     help="What one node costs an hour, where budget.instance names none of clusters/prices.yaml (docs/budget.md).",
 )
+_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@]+):(\d{1,5})")
+
+
+def cluster_address(text: str | None) -> str | None:
+    """The address of a Ray cluster as it was typed; raises ``typer.BadParameter`` where it is none.
+
+    Ray itself takes more: with "local" it starts a cluster, and for a port beyond all ports it waits for minutes.
+    """
+    if text is None or text == "auto":
+        return text
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or not 0 < int(match[1]) < 65536:
+        raise typer.BadParameter(f"must be HOST:PORT, such as 10.0.0.1:6379, or auto, got {text!r}")
+    return text
+
+
 ADDRESS = typer.Option(
     None,
     "--address",
+    callback=cluster_address,
     metavar="HOST:PORT",
     help="Run on the Ray cluster there (auto: the one that this machine belongs to) and not on one of the study's own; "
     "its token is taken from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH (docs/clusters.md).",

@@ -68,7 +68,12 @@ def stop(
         output.document("stop", {"folder": str(folder), "driver": None, "ended": True})
         return
     # What Ctrl-C does first, and what it does next (docs/exit_codes.md).
-    os.kill(driver.pid, signal.SIGINT if drain else signal.SIGTERM)
+    try:
+        os.kill(driver.pid, signal.SIGINT if drain else signal.SIGTERM)
+    except PermissionError as error:
+        raise CannotStop(f"{folder}: {driver} is another user's; call `golfray stop` as that user") from error
+    except ProcessLookupError as error:
+        raise CannotStop(f"{folder}: {driver} has just ended; `golfray status` says how far it came") from error
     if drain:
         output.result(f"{folder}: process {driver.pid} starts no more trials; `golfray status` says what still runs")
     else:
@@ -106,6 +111,10 @@ def _driver_of(folder: Path) -> Driver | None:
     if driver.host != socket.gethostname():
         raise CannotStop(f"{folder}: {driver} runs it; call `golfray stop` there")
     # Its number may be another process's by now, where it is of a container with numbers of its own.
-    if not psutil.pid_exists(driver.pid) or psutil.Process(driver.pid).create_time() > driver.started:
+    try:
+        lives = psutil.Process(driver.pid).create_time() <= driver.started
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        lives = False
+    if not lives:
         raise CannotStop(f"{folder}: {driver} holds it, but no such process is to be seen from here")
     return driver

@@ -174,13 +174,10 @@ class FarFolder:
         elif code == _DISK_HERE:
             advice = "what has come stays, and pulling again goes on from it"
         elif code in _OF_SSH:
-            advice = f"does `{shlex.join([*self._shell_words(), self.host])}` get there?"
+            advice = f"does `{shlex.join([*_shell_words(self.shell), self.host])}` get there?"
         else:
             advice = "pulling again goes on from what has come"
         raise CannotPull(f"{self}: {said}; {advice}")
-
-    def _shell_words(self) -> list[str]:
-        return shlex.split(self.shell or os.environ.get("RSYNC_RSH") or "ssh")
 
 
 def far_folder(text: str) -> FarFolder | None:
@@ -200,10 +197,24 @@ def far_folder(text: str) -> FarFolder | None:
 
 
 def check_programs(shell: str | None = None) -> None:
-    """Raise :class:`CannotPull` where rsync, or what ``shell`` (as in :class:`FarFolder`) calls, is not installed."""
-    for program in ("rsync", shlex.split(shell or os.environ.get("RSYNC_RSH") or "ssh")[0]):
+    """Raise :class:`CannotPull` where rsync, or what ``shell`` (as in :class:`FarFolder`) calls, is not installed.
+
+    Raises ``ConfigError`` where RSYNC_RSH is no command.
+    """
+    for program in ("rsync", _shell_words(shell)[0]):
         if shutil.which(program) is None:
             raise CannotPull(f"{program} is not installed here; `golfray pull` needs rsync and ssh on both machines")
+
+
+def _shell_words(shell: str | None) -> list[str]:
+    text = shell or os.environ.get("RSYNC_RSH") or "ssh"
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"is no command ({error}): {text}", file="RSYNC_RSH") from error
+    if not words:
+        raise ConfigError("is a blank, and no command; unset it, or name one such as 'ssh -p 2222'", file="RSYNC_RSH")
+    return words
 
 
 def _reason(code: int, complaints: str) -> str:

@@ -165,14 +165,20 @@ def serve_jobs(config: dict[str, Any]) -> None:
     while (job := ask(broker.next_job, seat, index)) is not None:
         index += 1
         if ask(broker.begin, seat, job.job_id, count_oom_kills()):
-            cache.fill()
+            _say(seat, cache.share(cache.fill))
             _run_job(broker, seat, job, config["run"], config["device"], config["equipment"].data)
             _forget_last_job()
             if gives:
-                cache.give()
+                _say(seat, cache.share(cache.give))
             if (reason := memory.why_recycle()) is not None:
                 ask(broker.recycle, seat, reason)
                 raise RankFailed(f"recycled: {reason}")
+
+
+def _say(seat: Seat, problem: str | None) -> None:
+    """Into what Ray keeps of this rank's output."""
+    if problem is not None:
+        print(f"{seat.lane} rank {seat.rank}: {problem}", file=sys.stderr, flush=True)
 
 
 def _session_folder() -> Path:

@@ -65,13 +65,20 @@ def arm(command: str, boot_s: float, silent_s: float, done_s: float) -> bool:
 
     Returns whether it was started; one that runs goes on under the new lease. Raises :class:`TimerError`.
     """
+    if not command.strip():
+        raise TimerError("an empty command shuts no node down; give one, such as 'sudo shutdown -P now'")
     folder = _named_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_ours(folder)
+        _write(folder, Lease(clock() + boot_s, "no study has begun", silent_s, done_s, command))
+        return _start(folder)
     except OSError as error:
-        raise TimerError(f"{folder}: {error.strerror}; name another folder in {FOLDER_VARIABLE}") from error
-    _check_ours(folder)
-    _write(folder, Lease(clock() + boot_s, "no study has begun", silent_s, done_s, command))
+        raise _unusable(folder, error) from error
+
+
+def _start(folder: Path) -> bool:
+    """Start the process that watches the lease, unless one does."""
     lock = os.open(str(folder / _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _locked(lock):
@@ -121,16 +128,18 @@ def watch() -> None:
     lease = _read(folder)
     if lease is None:
         raise TimerError("there is no lease to watch; arm the timer instead")
-    while clock() < lease.until:
-        time.sleep(_LOOK_SECONDS)
-        lease = _newest(folder, lease)
     while True:
+        # Also between two tries: whoever renews the lease then is told that the node stays on.
+        while clock() < lease.until:
+            time.sleep(_LOOK_SECONDS)
+            lease = _newest(folder, lease)
         _say(f"{lease.why}: {lease.command}")
         code = subprocess.run(lease.command, shell=True, check=False, stdin=subprocess.DEVNULL).returncode
         if code == 0:
             return
         _say(f"that ended with exit code {code}; it is tried again in {_AGAIN_SECONDS:.0f} s")
         time.sleep(_AGAIN_SECONDS)
+        lease = _newest(folder, lease)
 
 
 def _extend(reckon: Callable[[Lease], tuple[float, str]]) -> str:
@@ -140,12 +149,21 @@ def _extend(reckon: Callable[[Lease], tuple[float, str]]) -> str:
     if lease is None:
         return ABSENT
     seconds, why = reckon(lease)
-    _write(folder, dataclasses.replace(lease, until=clock() + seconds, why=why))
-    lock = os.open(str(folder / _LOCK), os.O_RDWR)
+    try:
+        _write(folder, dataclasses.replace(lease, until=clock() + seconds, why=why))
+        lock = os.open(str(folder / _LOCK), os.O_RDWR)
+    except OSError as error:
+        raise _unusable(folder, error) from error
     try:
         return DEAD if _locked(lock) else ARMED
     finally:
         os.close(lock)
+
+
+def _unusable(folder: Path, error: OSError) -> TimerError:
+    return TimerError(
+        f"{error.filename or folder}: {error.strerror}; make room there, or name another folder in {FOLDER_VARIABLE}"
+    )
 
 
 def _locked(lock: int) -> bool:
@@ -169,7 +187,12 @@ def _newest(folder: Path, known: Lease) -> Lease:
 
 def _named_folder() -> Path:
     named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named else Path(tempfile.gettempdir()) / f"golfray-node-timer-{os.getuid()}"
+    if not named:
+        return Path(tempfile.gettempdir()) / f"golfray-node-timer-{os.getuid()}"
+    if not os.path.isabs(named):
+        # Each process would look for it in a working folder of its own, and none find the other's.
+        raise TimerError(f"{FOLDER_VARIABLE} must be a folder from the root, got {named}")
+    return Path(named)
 
 
 def _check_ours(folder: Path) -> None:
@@ -184,19 +207,37 @@ def _read(folder: Path) -> Lease | None:
     path = folder / _LEASE
     try:
         _check_ours(folder)
-        return Lease(**json.loads(path.read_text(encoding="utf-8")))
+        lease = Lease(**json.loads(path.read_text(encoding="utf-8")))
+        _check_values(lease)
+        return lease
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise TimerError(f"{path} is no lease ({error}); arm the timer again") from error
 
 
+def _check_values(lease: Lease) -> None:
+    """Raise ``ValueError`` where one of them would end the timer, or keep the node on for ever."""
+    for name in ("until", "silent_s", "done_s"):
+        value = getattr(lease, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number, got {value!r}")
+    for name in ("why", "command"):
+        if not isinstance(getattr(lease, name), str):
+            raise ValueError(f"{name} must be text, got {getattr(lease, name)!r}")
+
+
 def _write(folder: Path, lease: Lease) -> None:
     """Put the lease into the place of the old one: nobody ever reads half of one."""
     descriptor, new = tempfile.mkstemp(dir=str(folder), prefix=_LEASE)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(dataclasses.asdict(lease), file)
-    os.replace(new, str(folder / _LEASE))
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(lease), file)
+        os.replace(new, str(folder / _LEASE))
+    except OSError:
+        # On a full disk the heartbeat would leave one every minute.
+        os.unlink(new)
+        raise
 
 
 def _say(text: str) -> None:
@@ -220,7 +261,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _minutes(text: str) -> float:
     minutes = float(text)
-    if not 0 < minutes < math.inf:
+    if not 0 < 60 * minutes < math.inf:
         raise argparse.ArgumentTypeError(f"must be a finite number of minutes above 0, got {text}")
     return minutes
 

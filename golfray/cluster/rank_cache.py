@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Reads like torch's own variable, which names the folder to it.
@@ -49,7 +49,10 @@ class RankCache:
         return count
 
     def give(self) -> int:
-        """Give the shared cache what this rank has compiled and it lacks; returns how many files that were."""
+        """Give the shared cache what this rank has compiled and it lacks; returns how many files that were.
+
+        Raises ``OSError`` where a file cannot be written there, of which nothing is left then.
+        """
         count = 0
         for source in _finished(self._private):
             target = self._shared / source.relative_to(self._private)
@@ -58,10 +61,26 @@ class RankCache:
             target.parent.mkdir(parents=True, exist_ok=True)
             # On one file system a link would do, but then a rank could still change what others read.
             part = target.with_name(f"{target.name}.{os.getpid()}{_UNFINISHED}")
-            shutil.copy2(source, part)
-            os.replace(part, target)
+            try:
+                shutil.copy2(source, part)
+                os.replace(part, target)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
             count += 1
         return count
+
+    def share(self, step: Callable[[], int]) -> str | None:
+        """:meth:`fill` or :meth:`give`: why it could not be done, None where it was.
+
+        A cache that is full, or may only be read, costs time to compile again; it must cost no trial and no rank.
+        """
+        try:
+            step()
+        except OSError as error:
+            place = error.filename or self._shared
+            return f"the compile cache {self._shared} is not shared with this rank ({place}: {error.strerror})"
+        return None
 
 
 def _finished(folder: Path) -> Iterator[Path]:

@@ -178,11 +178,15 @@ def driver_of(folder: Path) -> Driver | None:
 
     Takes no lock, so that a reader never keeps a driver out.
     """
+    path = folder / DRIVER_NAME
     try:
-        values = json.loads((folder / DRIVER_NAME).read_text(encoding="utf-8"))
+        if not path.is_file():
+            return None  # who opens a pipe waits for its other end, which nobody may ever hold
+        values = json.loads(path.read_text(encoding="utf-8"))
         verb = str(values.get("verb", TUNE))
         driver = Driver(int(values["pid"]), str(values["host"]), float(values["started"]), verb)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        str(driver)  # raises where its moment is none
+    except (OSError, ValueError, OverflowError, TypeError, KeyError, AttributeError):
         return None  # none has signed, or it is just signing
     return driver if driver.may_live else None
 

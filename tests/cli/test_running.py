@@ -38,9 +38,9 @@ def studies(golfray):
 
 
 @contextlib.contextmanager
-def driving(folder):
+def driving(folder, program=DRIVER):
     """A process that holds a study as a driver does, and says which signal ended it."""
-    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "at work\n"
     yield process
@@ -98,6 +98,25 @@ def test_stop_does_not_reach_for_processes_of_another_machine(studies, golfray):
         found = golfray.run("stop", "muon")
         assert found.code == 4
         assert "no such process" in found.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give up who it is")
+def test_stop_says_whose_the_driver_is_where_it_is_another_users(studies, golfray):
+    program = DRIVER.replace('    print("at work"', '    import os; os.setuid(65534)\n    print("at work"')
+    # Root without the right to end processes of others: what everybody else is.
+    stop = [
+        "setpriv",
+        "--bounding-set=-kill",
+        sys.executable,
+        "-c",
+        "from golfray.cli.main import main; main()",
+        "stop",
+    ]
+    with driving(studies / "muon", program):
+        found = subprocess.run([*stop, "muon"], cwd=golfray.folder, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (4, "")
+    assert "is another user's; call `golfray stop` as that user" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
 
 
 @pytest.fixture

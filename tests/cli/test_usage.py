@@ -5,9 +5,11 @@ import re
 import subprocess
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from golfray.cli.main import app
+from golfray.cli.options import cluster_address
 from tests.cli.conftest import GOLFRAY
 
 VERBS = (
@@ -146,6 +148,10 @@ def test_a_mistake_is_answered_before_anything_heavy_is_imported(golfray, refuse
         ),
         (["tune", "a.yaml", "--address=auto", "--dry-run"], "Error: Invalid value: --dry-run plans for this machine"),
         (["tune", "a.yaml", "--address=auto", "--executor=sim"], "Error: Invalid value: --executor sim runs on no"),
+        *(
+            ([*verb, "--address=local"], "Error: Invalid value for '--address': must be HOST:PORT")
+            for verb in (["doctor"], ["tune", "a.yaml"], ["confirm", "0"])
+        ),
         (["tuna"], "Error: No such command 'tuna'. Did you mean 'tune'?"),
         (["show", "schema", "spce"], "Error: Invalid value: no schema of spce; did you mean space?"),
         (["train", "--steps=3"], "Error: No such option: --steps"),
@@ -157,6 +163,19 @@ def test_wrong_use_is_answered_with_the_usage(golfray, arguments, message):
     assert ended.err.startswith("Usage: golfray ")
     assert " --help' for help." in ended.err
     assert message in ended.err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "local", "ray://h:1", "h", "h:", "a b:1", "h:0", "h:65536", "h:x", "h:-1", "u@h:1"]
+)
+def test_an_address_of_no_cluster_is_refused_before_ray_hears_of_it(text):
+    with pytest.raises(typer.BadParameter, match=f"must be HOST:PORT, .* got {text!r}"):
+        cluster_address(text)
+
+
+@pytest.mark.parametrize("text", [None, "auto", "127.0.0.1:1", "head-1.example:6379", "[::1]:65535"])
+def test_an_address_of_a_cluster(text):
+    assert cluster_address(text) == text
 
 
 def test_without_arguments_it_shows_what_there_is(golfray):

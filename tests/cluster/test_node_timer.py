@@ -1,8 +1,11 @@
 """A node's timer: who puts it off, what it does when nobody does, and what it needs for that."""
 
 import ast
+import dataclasses
 import json
 import math
+import resource
+import signal
 import sys
 
 import pytest
@@ -104,7 +107,7 @@ def test_a_lease_that_cannot_be_read_keeps_no_node_on(timer, at_noon, monkeypatc
 def test_a_command_that_fails_is_tried_again(timer, monkeypatch, capsys):
     timer.folder.mkdir(mode=0o700)
     once = f"mkdir {timer.folder}/tried && exit 3 || rmdir {timer.folder}/tried"
-    node_timer._write(timer.folder, node_timer.Lease(-math.inf, "the study is done", 1.0, 1.0, once))
+    node_timer._write(timer.folder, node_timer.Lease(0.0, "the study is done", 1.0, 1.0, once))
     slept = []
     monkeypatch.setattr(node_timer.time, "sleep", slept.append)
     node_timer.watch()
@@ -176,3 +179,91 @@ class TestHeartbeat:
         beats.beat()
         assert "this node could not renew its timer: " in caplog.text
         assert beats.describe()[0].startswith("this node's timer is of no use: ")
+
+
+def test_minutes_whose_seconds_are_beyond_all_numbers_are_refused(timer):
+    done = timer.run("arm", "--command=shutdown -P now", "--boot=1e308")
+    assert done.returncode == 2
+    assert "finite number of minutes above 0, got 1e308" in done.stderr
+    assert timer.pids == []
+
+
+def test_a_command_that_shuts_nothing_down_is_refused(timer):
+    for command in ("", "  "):
+        done = timer.run("arm", f"--command={command}")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("node_timer.py: an empty command shuts no node down")
+    assert timer.pids == []
+
+
+def test_a_folder_that_every_process_would_find_elsewhere_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(node_timer.FOLDER_VARIABLE, "timer")
+    for call in (node_timer.current, node_timer.renew, lambda: node_timer.arm("true", 60, 60, 60)):
+        with pytest.raises(node_timer.TimerError, match="must be a folder from the root, got timer"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("field", ["until", "why", "silent_s", "done_s", "command"])
+@pytest.mark.parametrize("value", [None, [], True, math.nan, math.inf])
+def test_a_lease_with_a_value_that_is_none_is_no_lease(tmp_path, monkeypatch, field, value):
+    monkeypatch.setenv(node_timer.FOLDER_VARIABLE, str(tmp_path))
+    tmp_path.chmod(0o700)
+    lease = {"until": 1.0, "why": "", "silent_s": 1.0, "done_s": 1.0, "command": "true", field: value}
+    (tmp_path / "lease.json").write_text(json.dumps(lease))
+    for call in (node_timer.current, node_timer.renew, node_timer.study_done, node_timer.watch):
+        with pytest.raises(node_timer.TimerError, match=f"is no lease .{field} must be"):
+            call()
+
+
+@pytest.mark.parametrize("call", [node_timer.renew, node_timer.study_done, lambda: node_timer.arm("true", 60, 60, 60)])
+def test_a_disk_without_room_is_told_and_left_as_it_was(tmp_path, monkeypatch, call):
+    monkeypatch.setenv(node_timer.FOLDER_VARIABLE, str(tmp_path))
+    tmp_path.chmod(0o700)
+    lease = node_timer.Lease(1.0, "", 1.0, 1.0, "true")
+    (tmp_path / "lease.json").write_text(json.dumps(dataclasses.asdict(lease)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The kernel refuses every byte that is written to a file, as it does on a full disk.
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(node_timer.TimerError, match="make room there, or name another folder"):
+            call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["lease.json"]
+    assert node_timer.current() == lease
+
+
+def test_a_lock_that_is_none_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv(node_timer.FOLDER_VARIABLE, str(tmp_path))
+    tmp_path.chmod(0o700)
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(node_timer.TimerError, match=r"/lock: Is a directory"):
+        node_timer.arm("true", 60, 60, 60)
+    with pytest.raises(node_timer.TimerError, match=r"/lock: Is a directory"):
+        node_timer.renew()
+
+
+def test_a_lease_that_is_renewed_after_a_shutdown_failed_keeps_the_node_on(timer, monkeypatch):
+    tried = timer.folder.with_name("tried")
+    timer.folder.mkdir(mode=0o700)
+    # The first try fails, and while it runs a study comes.
+    command = f"echo >> {tried}; test $(wc -l < {tried}) = 2"
+    lease = node_timer.Lease(0.0, "no study has begun", 5.0, 5.0, command)
+    moments = iter([1.0, 2.0, 3.0, 99.0])
+
+    def rest(seconds):
+        seen.append((seconds, tried.read_text().count("\n") if tried.exists() else 0))
+        if len(seen) == 1:
+            node_timer._write(timer.folder, dataclasses.replace(lease, until=50.0))
+
+    seen = []
+    node_timer._write(timer.folder, lease)
+    monkeypatch.setattr(node_timer, "clock", lambda: next(moments))
+    monkeypatch.setattr(node_timer.time, "sleep", rest)
+    node_timer.watch()
+    assert seen == [(60.0, 1), (1.0, 1), (1.0, 1)]
+    assert tried.read_text().count("\n") == 2

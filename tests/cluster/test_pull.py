@@ -335,6 +335,14 @@ def test_programs_that_are_not_installed(monkeypatch, tmp_path):
         check_programs()
 
 
+@pytest.mark.parametrize("shell", ["ssh 'half", "ssh \\", " "])
+def test_a_shell_that_is_no_command(monkeypatch, shell):
+    monkeypatch.setenv("RSYNC_RSH", shell)
+    with pytest.raises(ConfigError, match=r"^RSYNC_RSH: is ") as refused:
+        check_programs()
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("text", "host", "path", "name"),
     [

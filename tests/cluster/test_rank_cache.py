@@ -75,6 +75,34 @@ def test_a_shared_cache_that_does_not_exist_yet_is_made_by_what_is_given(tmp_pat
     assert (tmp_path / "none" / "one.py").read_text() == "1"
 
 
+@pytest.mark.parametrize("options", ["size=16k", "ro"])
+def test_a_shared_cache_that_cannot_be_written_costs_no_rank(tmp_path, monkeypatch, mount, options):
+    monkeypatch.setenv(VARIABLE, "somewhere else")
+    shared = mount("-t", "tmpfs", "-o", options, "tmpfs", tmp_path / "shared")
+    cache = RankCache(tmp_path / "private", shared)
+    cache.open()
+    (tmp_path / "private" / "large.so").write_bytes(bytes(100_000))
+    with pytest.raises(OSError, match=r"No space left|Read-only"):
+        cache.give()
+    assert list(shared.iterdir()) == [], "nor is half of it left"
+    said = cache.share(cache.give)
+    assert said is not None
+    assert said.startswith(f"the compile cache {shared} is not shared with this rank (")
+    assert cache.share(cache.fill) is None
+    assert (tmp_path / "private" / "large.so").stat().st_size == 100_000
+
+
+def test_a_private_cache_that_cannot_be_filled_costs_no_trial(tmp_path, monkeypatch, mount):
+    monkeypatch.setenv(VARIABLE, "somewhere else")
+    (tmp_path / "shared").mkdir()
+    private = mount("-t", "tmpfs", "tmpfs", tmp_path / "node") / "private"
+    cache = RankCache(private, tmp_path / "shared")
+    cache.open()
+    (tmp_path / "shared" / "one.py").write_text("1")
+    mount("-o", "remount,ro", tmp_path / "node")
+    assert "one.py: Read-only file system" in str(cache.share(cache.fill))
+
+
 def test_hits_and_misses_are_torchs_own_counts(monkeypatch):
     import torch._dynamo
 

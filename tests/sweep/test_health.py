@@ -21,3 +21,17 @@ def test_without_a_space_file_a_small_study_must_fit(tmp_path, mount):
     small = mount("-t", "tmpfs", "-o", "size=50m", "tmpfs", tmp_path / "small")
     (found,) = check(small / "studies", None, tmp_path, None)
     assert (found.severity, "50" in found.what) == ("error", False)
+
+
+def test_a_folder_that_cannot_be_made_is_found_before_the_study_is(tmp_path, mount):
+    (tmp_path / "file").write_text("")
+    only_read = mount("-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "archive")
+    for folder, what in (
+        (tmp_path / "file", "is no folder"),
+        (tmp_path / "file" / "studies" / "muon", "is no folder"),
+        (only_read, "may only be read"),
+        (only_read / "studies" / "muon", "may only be read"),
+    ):
+        (found,) = check(folder, None, tmp_path, None)
+        assert (found.severity, found.where, found.remedy) == ("error", str(folder), "choose another with --study-dir")
+        assert found.what.endswith(what)

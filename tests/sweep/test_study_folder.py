@@ -256,3 +256,16 @@ def test_a_start_that_wrote_no_whole_record_holds_no_study(tmp_path: Path) -> No
         log.append("study_started", study="a")
     with pytest.raises(ConfigError, match="holds a study already"):
         create_study_folder(folder)
+
+
+@pytest.mark.parametrize("started", ["NaN", "Infinity", "1e308", "-1e308", "1" + 400 * "0"])
+@pytest.mark.parametrize("pid", [os.getpid(), "Infinity", "NaN", 0, -1])
+def test_a_signature_of_no_moment_or_process_is_none(tmp_path, pid, started):
+    (tmp_path / DRIVER_NAME).write_text(f'{{"pid": {pid}, "host": "{socket.gethostname()}", "started": {started}}}')
+    assert driver_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)])
+def test_a_signature_that_is_no_file_is_none(tmp_path, make):
+    make(tmp_path / DRIVER_NAME)
+    assert driver_of(tmp_path) is None
