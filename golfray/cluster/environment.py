@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from golfray.cluster.preflight import EnvironmentProblem
-from golfray.cluster.servers import FarServers, OwnServers, Servers
+from golfray.cluster.servers import FarServers, OwnServers, Servers, why_closed
 from golfray.cluster.session_processes import MARK, end_processes, processes_of
 from golfray.cluster.temp_folder import TempFolder, sweep_dead_folders
 from golfray.cluster.watchdog import Watchdog
@@ -126,6 +126,8 @@ def start_session(
         raise EnvironmentProblem(
             f"the Ray cluster at {address} needs its token: set RAY_AUTH_TOKEN_PATH to the file that holds it"
         )
+    elif address != "auto" and (closed := why_closed(address)) is not None:  # Ray itself would try for minutes
+        raise EnvironmentProblem(f"no Ray cluster answers at {address}: {closed}")
     saved = {name: os.environ.get(name) for name in (*variables, *removed, MARK)}
     os.environ.update(variables)
     for name in removed:

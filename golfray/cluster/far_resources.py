@@ -14,6 +14,7 @@ from pathlib import Path
 import golfray
 from golfray.cluster.environment import START_LIMIT_SECONDS, VARIABLES
 from golfray.cluster.preflight import EnvironmentProblem
+from golfray.cluster.servers import why_closed
 
 
 def far_resources(address: str) -> dict[str, float]:
@@ -21,6 +22,8 @@ def far_resources(address: str) -> dict[str, float]:
 
     The token is taken from the environment. Raises :class:`EnvironmentProblem` where the cluster does not answer.
     """
+    if address != "auto" and (closed := why_closed(address)) is not None:
+        raise EnvironmentProblem(f"no Ray cluster answers at {address}: {closed}")
     paths = [str(Path(golfray.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     try:

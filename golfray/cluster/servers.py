@@ -71,12 +71,18 @@ class FarServers:
 
     def dead(self) -> str | None:
         """See :class:`Servers`. Asks by opening a connection."""
-        host, _, port = self._address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-            self._missed = 0
-        except OSError as error:
-            self._missed += 1
-            if self._missed >= _MISSES:
-                return f"the Ray cluster at {self._address} does not answer any more: {error}"
+        closed = why_closed(self._address)
+        self._missed = 0 if closed is None else self._missed + 1
+        if self._missed >= _MISSES:
+            return f"the Ray cluster at {self._address} does not answer any more: {closed}"
         return None
+
+
+def why_closed(address: str) -> str | None:
+    """Why nobody takes a connection at ``address`` (host:port); None where somebody does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

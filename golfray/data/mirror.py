@@ -46,16 +46,16 @@ def make_mirror(parent: pathlib.Path, originals: Sequence[Original], budget: int
     others wait. Raises ``DataError`` where the budget or the disk has no room, or a copy is not what it must be.
     """
     folder = mirror_folder(parent, originals)
-    if not folder.exists():
-        try:
+    try:
+        if not folder.exists():
             parent.mkdir(parents=True, exist_ok=True)
             with only_one(parent / _LOCK):
                 if not folder.exists():
                     _check_room(parent, sum(original.size for original in originals), budget)
                     remedy = "make room there, or choose another folder as nodes.mirror"
                     make_folder_once(folder, lambda place: _copy(place, originals, read), remedy)
-        except OSError as error:
-            raise CannotWriteError(f"cannot be a mirror: {error.strerror}", where=parent) from error
+    except OSError as error:
+        raise CannotWriteError(f"cannot be a mirror: {error.strerror}", where=parent) from error
     for original in originals:
         _verify(folder / original.name, original)
     return folder
@@ -63,8 +63,11 @@ def make_mirror(parent: pathlib.Path, originals: Sequence[Original], budget: int
 
 def foresee_mirror(parent: pathlib.Path, originals: Sequence[Original], budget: int) -> None:
     """Raise ``DataError`` where :func:`make_mirror` would find no room; writes nothing."""
-    if not mirror_folder(parent, originals).exists():
-        _check_room(parent, sum(original.size for original in originals), budget)
+    try:
+        if not mirror_folder(parent, originals).exists():
+            _check_room(parent, sum(original.size for original in originals), budget)
+    except OSError as error:
+        raise CannotWriteError(f"cannot be a mirror: {error.strerror}", where=parent) from error
 
 
 def _check_room(parent: pathlib.Path, need: int, budget: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ class LogTail:
         if not path.is_file():
             return []
         with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < self._read.get(path, 0):
+                self._read[path] = 0  # it was cut, and begins anew
             file.seek(self._read.get(path, 0))
             added = file.read()
         if whole:

@@ -153,6 +153,15 @@ def test_a_tail_gives_whole_lines_once_and_at_the_end_the_rest(running):
     assert tail.more(whole=False) == [("rank-0.log", "three")]
 
 
+def test_a_log_that_was_cut_is_read_anew(running):
+    _, attempt, _ = running
+    tail = LogTail("muon/0")
+    (attempt / "rank-0.log").write_text("a first try\n")
+    assert tail.more() == [("rank-0.log", "a first try\n")]
+    (attempt / "rank-0.log").write_text("again\n")
+    assert tail.more() == [("rank-0.log", "again\n")]
+
+
 def test_logs_follow_until_the_attempt_has_ended(running, golfray):
     folder, attempt, end = running
 

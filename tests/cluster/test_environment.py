@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -55,6 +56,26 @@ def test_a_foreign_cluster_needs_its_token(tmp_path):
         "    print(problem)"
     )
     assert "cluster at 127.0.0.1:1 needs its token: set RAY_AUTH_TOKEN_PATH" in run_python(code, str(tmp_path)).stdout
+
+
+def test_an_address_where_nobody_listens_is_said_at_once(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+    code = (
+        "import pathlib, sys\n"
+        "from golfray.cluster.environment import start_session\n"
+        "from golfray.cluster.far_resources import far_resources\n"
+        "folder, address = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
+        "for ask in (lambda: start_session(folder, address), lambda: far_resources(address)):\n"
+        "    try:\n"
+        "        ask()\n"
+        "    except RuntimeError as problem:\n"
+        "        print(problem, problem.exit_code)\n"
+        "assert 'ray' not in sys.modules"
+    )
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    said = run_python(code, str(tmp_path), address).stdout.splitlines()
+    assert said == [f"no Ray cluster answers at {address}: Connection refused 4"] * 2
 
 
 def test_whatever_ray_raises_where_it_cannot_start_is_the_machines_fault(tmp_path):

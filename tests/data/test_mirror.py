@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from golfray.data.errors import DataError
-from golfray.data.mirror import Original, make_mirror, mirror_folder
+from golfray.data.mirror import Original, foresee_mirror, make_mirror, mirror_folder
 
 CONTENTS = [b"train" * 1000, b"validation" * 10, b"tokenizer"]
 NAMES = ["fineweb_train_000000.bin", "fineweb_val_000000.bin", "own.model"]
@@ -103,6 +103,14 @@ def test_a_place_that_cannot_be_one(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file/m: cannot be a mirror: Not a directory"):
         make_mirror(tmp_path / "file" / "m", ORIGINALS, SIZE, Source())
+
+
+@pytest.mark.parametrize(
+    "look", [lambda m: make_mirror(m, ORIGINALS, SIZE, Source()), lambda m: foresee_mirror(m, ORIGINALS, SIZE)]
+)
+def test_a_name_that_no_folder_can_have(tmp_path, look):
+    with pytest.raises(DataError, match="cannot be a mirror: File name too long"):
+        look(tmp_path / ("n" * 300))
 
 
 def test_a_disk_without_room(tmp_path, mount):
