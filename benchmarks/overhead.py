@@ -18,6 +18,7 @@ import sys
 import tempfile
 from typing import Any
 
+from golfray.cli.exit_codes import NO_FEASIBLE, OK
 from golfray.sweep.lane_time import PARTS, USEFUL, lane_time
 from golfray.sweep.records import StudyRecord
 
@@ -38,7 +39,10 @@ def run_golfray(folder: pathlib.Path, space: pathlib.Path, seconds: float, *opti
     """A study of its own, its trials so many ``seconds`` long."""
     golfray = [sys.executable, "-c", "from golfray.cli.main import main; main()"]
     command = [*golfray, "tune", str(space), "--study-dir", str(folder), "--set", f"stop.seconds={seconds}", *options]
-    subprocess.run(command, check=True, cwd=folder.parent, stdout=subprocess.DEVNULL)
+    code = subprocess.run(command, cwd=folder.parent, stdout=subprocess.DEVNULL).returncode
+    # Trials too short to learn anything may all be too large, which is no matter here.
+    if code not in (OK, NO_FEASIBLE):
+        raise SystemExit(f"{' '.join(command)}: ended with {code}")
     return StudyRecord.load(folder)
 
 
