@@ -1,5 +1,7 @@
 """A node's timer in a folder of its own, with a ``shutdown`` that only notes how it was called."""
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -73,9 +75,26 @@ class Timer:
         return self._called.read_text().splitlines()[0]
 
     def end(self):
-        for pid in self.pids:
-            os.kill(pid, signal.SIGKILL)
-        self._wait(lambda: self.pids == [])
+        """Kill the timer. One that was armed a moment ago has the lock before its command can be read."""
+        self._wait(self._killed)
+
+    def _killed(self):
+        found = self.pids
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found and not self._is_held
+
+    @property
+    def _is_held(self):
+        try:
+            with (self.folder / "lock").open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     def _wait(self, condition):
         deadline = time.monotonic() + PATIENCE_SECONDS
