@@ -90,7 +90,7 @@ class Timer:
         try:
             with (self.folder / "lock").open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return False
         except BlockingIOError:
             return True
