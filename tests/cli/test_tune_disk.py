@@ -111,7 +111,8 @@ def test_disks_that_fill_up_and_turn_read_only_while_a_trial_runs(golfray, write
         return any(event["event"] == "progress" and event["attempt"] == attempt for event in events)
 
     def end_after(started, attempt, fault):
-        wait(lambda: progress_of(attempt), 300)
+        wait(lambda: progress_of(attempt) or started.process.poll() is not None, 300)
+        assert progress_of(attempt), started.end()
         fault()
         ended = started.end()
         assert ended.code == 4, ended
