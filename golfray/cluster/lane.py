@@ -8,6 +8,7 @@ all ranks anew. Where Train itself fails, the lane starts another trainer.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import itertools
@@ -255,6 +256,9 @@ def _forget_last_job() -> None:
         # Otherwise the graphs of a lane's trials add up to torch's recompile limit, which is an error.
         torch._dynamo.reset()
     gc.collect()
+    # What was freed in small pieces glibc keeps, and a lane lives through hundreds of trials.
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
